@@ -1,0 +1,3 @@
+module github.com/handfast-mq/handfast
+
+go 1.26
