@@ -6,13 +6,14 @@ import (
 )
 
 // AckLevel says how durable a commit is before it counts as written.
-type AckLevel uint8
+// Larger is more durable.
+type AckLevel int8
 
 const (
-	// AckQuorum is on stable storage of a majority (embedded: fdatasynced). The default.
-	AckQuorum AckLevel = iota
 	// AckOne is written once and not yet forced to disk. A power cut may lose it.
-	AckOne
+	AckOne AckLevel = iota - 1
+	// AckQuorum is on stable storage of a majority (embedded: fdatasynced). The default.
+	AckQuorum
 	// AckAll is on stable storage of every replica.
 	AckAll
 )

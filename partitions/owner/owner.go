@@ -1,0 +1,313 @@
+// Package owner holds the one writer of a partition: it forms commits, has them made durable, and acknowledges
+// them in order while its session lives.
+//
+// A batch waits in a bounded queue. While one commit is being written the next one fills; it is sent when the former
+// returned, or when it is full and few enough are in flight. No timer is on this path: one message alone is
+// written at once, and under load the batches grow by themselves.
+package owner
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/handfast-mq/handfast/partitions/frame"
+	"github.com/handfast-mq/handfast/schema"
+)
+
+const (
+	commitBytesTarget = 256 << 10 // larger gains no throughput from disk or database and costs latency
+	commitBytesMax    = 1 << 20   // what one database cell takes well
+	commitsInFlight   = 4         // enough to keep a database with 5 ms answers busy
+	queueBytesMax     = 8 << 20   // a second of a disk's bandwidth, shared by the partitions
+	queueBatchesMax   = 8192
+)
+
+// Verifier checks that the node's session still lives.
+type Verifier interface {
+	// Verify calls done once, after a check of the session that began after the call. live is false when the session is
+	// fenced or when it could not be found out.
+	Verify(done func(live bool))
+}
+
+// Config is what an owner works with.
+type Config struct {
+	Partition schema.PartitionID
+	Log       schema.Log
+	Ownership schema.Ownership
+	Session   schema.SessionID
+	Verifier  Verifier
+	// Committed is called after messages of a topic became readable. It must not block.
+	Committed    func(schema.PartitionID, schema.TopicID)
+	TailBytes    int           // memory for the newest frames; default 1 MiB
+	WriteTimeout time.Duration // how long a commit is tried before the epoch is abandoned; default 10 s
+	Logger       *slog.Logger
+	Metrics      *Metrics
+}
+
+// Owner is one node's ownership of one partition for one epoch. It ends by itself when a commit cannot be written in
+// time or when the session is fenced; Done tells.
+type Owner struct {
+	cfg   Config
+	ctx   context.Context
+	end   context.CancelFunc
+	loops sync.WaitGroup
+
+	row   schema.Partition // as this owner last wrote it; the commit loop's
+	epoch schema.EpochRow
+
+	mu       sync.Mutex
+	work     sync.Cond // something to commit, or an end
+	queue    []*pending
+	queued   int // bytes in queue
+	writing  int // commits that are being written
+	inFlight []*commit
+	pipeline Pipeline
+	tail     *tail
+	draining bool
+	err      error // why the owner ended; nil while it serves
+
+	committed atomic.Int64 // offset after the last acknowledged message
+
+	// Of the commit loop alone.
+	next   schema.Offset
+	seq    schema.Seq
+	time   time.Time
+	window *window
+}
+
+// pending is a batch that waits for its commit.
+type pending struct {
+	batch   *Batch
+	results []schema.Published
+	until   schema.Seq // the commit that its results wait for
+	err     error
+	done    chan struct{}
+}
+
+func (p *pending) finish(err error) {
+	p.err = err
+	close(p.done)
+}
+
+// Partition returns the slot that this owner holds.
+func (o *Owner) Partition() schema.PartitionID { return o.cfg.Partition }
+
+// Epoch returns the epoch that this owner opened.
+func (o *Owner) Epoch() schema.Epoch { return o.epoch.Epoch }
+
+// Committed returns the offset after the last acknowledged message.
+func (o *Owner) Committed() schema.Offset { return schema.Offset(o.committed.Load()) }
+
+// Done is closed when the owner no longer serves.
+func (o *Owner) Done() <-chan struct{} { return o.ctx.Done() }
+
+// Context ends with the ownership.
+func (o *Owner) Context() context.Context { return o.ctx }
+
+// Err tells why the owner ended.
+func (o *Owner) Err() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// Publish writes a batch and returns one result per record after all of it is durable. The batch must not be touched
+// until Publish returned nil or an error other than Unknown; after Unknown it must not be used again.
+func (o *Owner) Publish(ctx context.Context, b *Batch) ([]schema.Published, error) {
+	p := &pending{batch: b, done: make(chan struct{})}
+	if err := o.enqueue(p); err != nil {
+		return nil, err
+	}
+	select {
+	case <-p.done:
+		return p.results, p.err
+	case <-ctx.Done():
+		return nil, schema.WrapError(schema.Unknown, ctx.Err(),
+			"the message was not confirmed in time and may have been accepted: retry with the same idempotency key").Retry(time.Second)
+	}
+}
+
+func (o *Owner) enqueue(p *pending) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.err != nil || o.draining:
+		return notOwner(o.cfg.Partition)
+	case o.queued+len(p.batch.Records) > queueBytesMax || len(o.queue) >= queueBatchesMax:
+		o.cfg.Metrics.queueFull.Inc()
+		return schema.Errorf(schema.Busy, "the partition's queue is full").Retry(time.Second)
+	}
+	o.queue = append(o.queue, p)
+	o.queued += len(p.batch.Records)
+	if o.ready() {
+		o.work.Signal()
+	}
+	return nil
+}
+
+func notOwner(p schema.PartitionID) error {
+	return schema.Errorf(schema.NotOwner, "partition %d moved to another node", p).Retry(time.Second)
+}
+
+// run is the commit loop.
+func (o *Owner) run() {
+	defer o.loops.Done()
+	for {
+		batches, ok := o.nextBatches()
+		if !ok {
+			return
+		}
+		o.commit(batches)
+	}
+}
+
+// ready tells whether a commit should be formed now. o.mu is held.
+func (o *Owner) ready() bool {
+	switch {
+	case len(o.queue) == 0:
+		return false
+	case o.writing == 0:
+		return true
+	}
+	return o.queued >= commitBytesTarget && o.writing < commitsInFlight
+}
+
+// nextBatches waits for batches and takes as many as one commit holds. ok is false when the owner ended.
+func (o *Owner) nextBatches() (taken []*pending, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.err == nil && !o.ready() {
+		o.work.Wait()
+	}
+	if o.err != nil {
+		return nil, false
+	}
+	n, bytes := 0, 0
+	for n < len(o.queue) {
+		size := len(o.queue[n].batch.Records)
+		if n > 0 && (bytes >= commitBytesTarget || bytes+size > commitBytesMax) {
+			break
+		}
+		bytes += size
+		n++
+	}
+	taken = append(taken, o.queue[:n]...)
+	rest := copy(o.queue, o.queue[n:])
+	clear(o.queue[rest:])
+	o.queue = o.queue[:rest]
+	o.queued -= bytes
+	return taken, true
+}
+
+// Read returns frames of a topic from an offset on, up to bytesMax of blob, and the offset to go on from. Without frames, next is where the
+// topic has nothing more to read for now. Nothing that is not committed is ever returned.
+func (o *Owner) Read(ctx context.Context, t schema.TopicID, from schema.Offset, bytesMax int) (frames []schema.Frame, next schema.Offset, err error) {
+	o.mu.Lock()
+	committed := o.Committed()
+	if from >= o.tail.start {
+		frames = o.tail.read(t, from, bytesMax)
+	}
+	to := min(o.tail.start, committed)
+	epochs := o.row.Epochs
+	o.mu.Unlock()
+	if from >= to {
+		return frames, after(frames, max(from, committed)), nil
+	}
+	frames, err = o.cfg.Log.Frames(ctx, t, o.cfg.Partition, from, to, bytesMax)
+	if err != nil {
+		return nil, from, err
+	}
+	next = after(frames, to)
+	frames = keepCommitted(frames, epochs)
+	for i := range frames {
+		if err := frame.Check(frames[i].Blob); err != nil {
+			return nil, from, schema.WrapError(schema.Internal, err, "stored messages are damaged")
+		}
+	}
+	return frames, next, nil
+}
+
+func after(frames []schema.Frame, none schema.Offset) schema.Offset {
+	if n := len(frames); n > 0 {
+		return frames[n-1].End()
+	}
+	return none
+}
+
+// keepCommitted leaves out frames that lie past the sealed end of their epoch: they were never acknowledged.
+func keepCommitted(frames []schema.Frame, epochs []schema.EpochRow) []schema.Frame {
+	kept := frames[:0]
+	for _, f := range frames {
+		if Committed(epochs, f.First) {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// Committed tells whether an offset lies within an epoch, and not between the sealed end of one and the start of the next. The
+// oldest epochs may be missing: what lies before the first one counts as committed.
+func Committed(epochs []schema.EpochRow, o schema.Offset) bool {
+	for i := len(epochs) - 1; i >= 0; i-- {
+		if e := epochs[i]; o >= e.Start {
+			return !e.Sealed || o < e.End
+		}
+	}
+	return true
+}
+
+// Drain refuses new batches and waits until those that wait are answered.
+func (o *Owner) Drain(ctx context.Context) {
+	o.mu.Lock()
+	o.draining = true
+	o.mu.Unlock()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		o.mu.Lock()
+		idle := len(o.queue) == 0 && len(o.inFlight) == 0 || o.err != nil
+		o.mu.Unlock()
+		if idle {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// Close ends the ownership without sealing it and waits for everything that the owner started.
+func (o *Owner) Close() {
+	o.fail(notOwner(o.cfg.Partition))
+	o.loops.Wait()
+}
+
+// fail ends the ownership: what waits in the queue was not written, what is in flight may have been.
+func (o *Owner) fail(reason error) {
+	o.mu.Lock()
+	if o.err != nil {
+		o.mu.Unlock()
+		return
+	}
+	o.err = reason
+	queue, flying := o.queue, o.inFlight
+	o.queue, o.inFlight, o.queued = nil, nil, 0
+	o.work.Broadcast()
+	o.mu.Unlock()
+	o.end()
+	for _, p := range queue {
+		p.finish(notOwner(o.cfg.Partition))
+	}
+	unknown := schema.WrapError(schema.Unknown, reason,
+		"the message was not confirmed and may have been accepted: retry with the same idempotency key").Retry(time.Second)
+	for _, c := range flying {
+		for _, p := range c.waiting {
+			p.finish(unknown)
+		}
+	}
+}

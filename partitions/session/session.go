@@ -1,0 +1,133 @@
+// Package session holds the node's session: the identity of one process start, on which every ownership hangs. It lives
+// until somebody fences it, for ever.
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/handfast-mq/handfast/schema"
+)
+
+// checkTimeout bounds one read of the session register. Without an answer by then nothing is acknowledged.
+const checkTimeout = 5 * time.Second
+
+// Session checks at most one thing at a time: whether it still lives. One check answers everybody who asked before it began.
+type Session struct {
+	ID        schema.SessionID
+	ownership schema.Ownership
+	logger    *slog.Logger
+	ctx       context.Context
+	cancel    context.CancelFunc
+	loop      sync.WaitGroup
+
+	mu     sync.Mutex
+	asking []func(live bool)
+	wake   chan struct{}
+	checks int64
+}
+
+// Open registers a new session. It ends when Close is called or when a check finds it fenced.
+func Open(ctx context.Context, own schema.Ownership, logger *slog.Logger) (*Session, error) {
+	s := &Session{ID: schema.SessionID(uuid.NewString()), ownership: own, logger: logger, wake: make(chan struct{}, 1)}
+	if err := own.OpenSession(ctx, s.ID); err != nil {
+		return nil, err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.loop.Add(1)
+	go s.run()
+	return s, nil
+}
+
+// Done is closed when the session is over.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Close ends the session in this process. It does not fence it.
+func (s *Session) Close() {
+	s.cancel()
+	s.loop.Wait()
+}
+
+// Verify calls done after a check that began after this call; see owner.Verifier.
+func (s *Session) Verify(done func(live bool)) {
+	s.mu.Lock()
+	s.asking = append(s.asking, done)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Live waits for a check that begins after the call.
+func (s *Session) Live(ctx context.Context) bool {
+	answer := make(chan bool, 1)
+	s.Verify(func(live bool) { answer <- live })
+	select {
+	case live := <-answer:
+		return live
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Checks returns how many checks were made.
+func (s *Session) Checks() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checks
+}
+
+func (s *Session) run() {
+	defer s.loop.Done()
+	defer s.answer(false)
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		asking := s.asking
+		s.asking = nil
+		s.checks++
+		s.mu.Unlock()
+		live := s.check()
+		for _, done := range asking {
+			done(live)
+		}
+		if !live {
+			s.cancel()
+			return
+		}
+	}
+}
+
+// answer answers everybody who still waits.
+func (s *Session) answer(live bool) {
+	s.mu.Lock()
+	asking := s.asking
+	s.asking = nil
+	s.mu.Unlock()
+	for _, done := range asking {
+		done(live)
+	}
+}
+
+func (s *Session) check() bool {
+	ctx, cancel := context.WithTimeout(s.ctx, checkTimeout)
+	defer cancel()
+	live, err := s.ownership.SessionLive(ctx, s.ID)
+	if err != nil {
+		s.logger.Error("the session could not be checked", "session", s.ID, "err", err)
+		return false
+	}
+	if !live {
+		s.logger.Error("the session was fenced by another node", "session", s.ID)
+	}
+	return live
+}
