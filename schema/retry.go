@@ -18,13 +18,15 @@ func (s *Subscription) Schedule() []time.Duration {
 	return DefaultRetrySchedule
 }
 
-// Attempts returns how many attempts a message of this subscription has.
+// Attempts returns how many attempts a message of this subscription has; 0 = no bound, the default of those who pull.
 func (s *Subscription) Attempts() int {
 	switch {
 	case s.Guarantee == AtMostOnce:
 		return 1
 	case s.MaxAttempts > 0:
 		return s.MaxAttempts
+	case !s.Target.Push():
+		return 0
 	}
 	return len(s.Schedule())
 }

@@ -27,9 +27,16 @@ type Session struct {
 
 	mu     sync.Mutex
 	asking []func(live bool)
+	over   bool
 	wake   chan struct{}
 	checks int64
 }
+
+// Standing is the session of a node whose store nobody else can open: it lives as long as the process.
+type Standing struct{}
+
+// Verify calls done at once.
+func (Standing) Verify(done func(live bool)) { done(true) }
 
 // Open registers a new session. It ends when Close is called or when a check finds it fenced.
 func Open(ctx context.Context, own schema.Ownership, logger *slog.Logger) (*Session, error) {
@@ -55,6 +62,11 @@ func (s *Session) Close() {
 // Verify calls done after a check that began after this call; see owner.Verifier.
 func (s *Session) Verify(done func(live bool)) {
 	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		done(false)
+		return
+	}
 	s.asking = append(s.asking, done)
 	s.mu.Unlock()
 	select {
@@ -84,7 +96,7 @@ func (s *Session) Checks() int64 {
 
 func (s *Session) run() {
 	defer s.loop.Done()
-	defer s.answer(false)
+	defer s.finish()
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -101,20 +113,20 @@ func (s *Session) run() {
 			done(live)
 		}
 		if !live {
-			s.cancel()
 			return
 		}
 	}
 }
 
-// answer answers everybody who still waits.
-func (s *Session) answer(live bool) {
+// finish answers everybody who still waits.
+func (s *Session) finish() {
+	s.cancel()
 	s.mu.Lock()
 	asking := s.asking
-	s.asking = nil
+	s.asking, s.over = nil, true
 	s.mu.Unlock()
 	for _, done := range asking {
-		done(live)
+		done(false)
 	}
 }
 

@@ -1,0 +1,136 @@
+package dispatch
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/handfast-mq/handfast/schema"
+)
+
+// Settlement is what a puller says of one message.
+type Settlement struct {
+	Message schema.MessageID
+	Lease   string // "" = whoever holds it
+}
+
+// Verdict is the answer to one settlement.
+type Verdict string
+
+const (
+	Acknowledged Verdict = "acknowledged"  // now, or before
+	Returned     Verdict = "returned"      // nacked: it comes again
+	Extended     Verdict = "extended"      // the lease goes on
+	Stale        Verdict = "stale"         // the lease ended and the message was handed out again, or is settled
+	NotDelivered Verdict = "not_delivered" // this subscription does not have it out
+)
+
+// ack settles a message for good.
+func (f *feed) ack(s Settlement) Verdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, verdict := f.find(s)
+	if e == nil {
+		return verdict
+	}
+	f.sub.d.record(f, e, schema.Delivered, schema.Result{}, 0)
+	f.settle(e, time.Now())
+	f.succeeded()
+	return Acknowledged
+}
+
+// nack gives a message back, due after a delay.
+func (f *feed) nack(s Settlement, delay time.Duration) Verdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, verdict := f.find(s)
+	switch {
+	case e == nil && verdict == Acknowledged:
+		return Stale
+	case e == nil:
+		return verdict
+	case e.state != leased:
+		return Stale
+	}
+	now := time.Now()
+	f.sub.d.record(f, e, schema.Nacked, schema.Result{}, 0)
+	f.release(e)
+	f.failed(e, now, 0, "the consumer gave it back", now.Add(delay))
+	return Returned
+}
+
+// extend lets a lease end d from now.
+func (f *feed) extend(s Settlement, d time.Duration) Verdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, verdict := f.find(s)
+	switch {
+	case e == nil && verdict == Acknowledged:
+		return Stale
+	case e == nil:
+		return verdict
+	case e.state != leased:
+		return Stale
+	}
+	e.at = time.Now().Add(d)
+	f.setTimer(e)
+	return Extended
+}
+
+// find returns the entry that a settlement speaks of; without one, the verdict says why. f.mu is held.
+func (f *feed) find(s Settlement) (*entry, Verdict) {
+	o := s.Message.Offset()
+	e := f.entries[o]
+	switch {
+	case f.stopped:
+		return nil, NotDelivered
+	case e == nil && (o < f.cursor.floor || f.cursor.acked.Contains(uint64(o))):
+		return nil, Acknowledged
+	case e == nil, e.lease == 0, e.state == dying:
+		return nil, NotDelivered
+	case s.Lease != "" && s.Lease != f.leaseName(e):
+		return nil, Stale
+	}
+	return e, ""
+}
+
+// release takes an entry off the timer. f.mu is held.
+func (f *feed) release(e *entry) {
+	if e.index >= 0 {
+		heap.Remove(&f.timed, e.index)
+	}
+}
+
+// finish notes how a push ended.
+func (f *feed) finish(d *schema.Delivery, r schema.Result, took time.Duration) {
+	f.mu.Lock()
+	e := f.entries[d.ID.Offset()]
+	if f.stopped || e == nil || e.state != leased || f.leaseName(e) != d.Lease {
+		f.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	f.sub.d.record(f, e, r.Outcome, r, took)
+	switch r.Outcome {
+	case schema.Delivered:
+		f.settle(e, now)
+		f.succeeded()
+	case schema.Refused:
+		f.kill(e, r.Error)
+	case schema.Held, schema.EndpointGone:
+		e.attempts--
+		f.retry(e, now.Add(max(r.RetryAfter, heldPause)), now)
+	default:
+		if f.cursor.failing == 0 {
+			f.cursor.failing = now.UnixMilli()
+		}
+		f.failed(e, now, r.RetryAfter, r.Error, time.Time{})
+	}
+	dying := len(f.graves) > 0
+	f.mu.Unlock()
+	if dying {
+		f.bury()
+	}
+}
+
+// succeeded notes that the subscriber lives. f.mu is held.
+func (f *feed) succeeded() { f.cursor.failing = 0 }
