@@ -32,10 +32,16 @@ const RoleAdmin = "admin"
 type Token struct {
 	ID        TokenID   `json:"token_id"`
 	User      UserID    `json:"user_id"`
-	Hash      []byte    `json:"hash"`             // SHA-256 of the token
-	Secret    []byte    `json:"secret,omitempty"` // sealed secret key for SigV4 callers, where there is one
+	Hash      []byte    `json:"hash"` // SHA-256 of the token
 	CreatedAt time.Time `json:"created_at"`
 	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero = never
+}
+
+// Cluster is what was set once, when the cluster was made.
+type Cluster struct {
+	ID         string    `json:"cluster_id"`
+	Partitions int       `json:"partitions"`
+	CreatedAt  time.Time `json:"created_at"`
 }
 
 // Topic is what producers publish to.
@@ -52,6 +58,7 @@ type Topic struct {
 	Labels         map[string]string `json:"labels,omitempty"`
 	Internal       bool              `json:"internal,omitempty"` // the system's own, hidden from listings
 	CreatedAt      time.Time         `json:"created_at"`
+	DeletedAt      time.Time         `json:"deleted_at,omitzero"` // kept until its messages are gone
 }
 
 // Grant allows a publisher to publish to a topic. The topic's owner needs none.
