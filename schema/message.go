@@ -16,6 +16,7 @@ type Message struct {
 	Key         string    // ordering key; "" = none
 	ContentType string
 	Attributes  []Attribute
+	Only        SubscriptionID // a redriven message is for this subscription alone; 0 = for all
 	Content     []byte
 }
 
@@ -27,6 +28,7 @@ type Publish struct {
 	Delay          time.Duration
 	ContentType    string
 	Attributes     []Attribute
+	Only           SubscriptionID
 	Content        []byte // the caller keeps it unchanged until the publish returned
 }
 

@@ -1,6 +1,6 @@
 package schema
 
-import "github.com/cespare/xxhash/v2"
+import "hash/fnv"
 
 // TopicPartition returns the i-th of a topic's partitions, of a cluster with total slots. Neighbouring topics begin at
 // different slots, and a topic's own slots differ.
@@ -10,7 +10,11 @@ func TopicPartition(t TopicID, i, total int) PartitionID {
 }
 
 // KeyPartition returns the index, below n, of the partition that an ordering key always goes to.
-func KeyPartition(key string, n int) int { return int(xxhash.Sum64String(key) % uint64(n)) }
+func KeyPartition(key string, n int) int {
+	h := fnv.New64a()
+	h.Write([]byte(key))
+	return int((h.Sum64() * 0x9e3779b97f4a7c15 >> 32) % uint64(n))
+}
 
 // Uses tells whether one of a topic's partitions is p.
 func (t *Topic) Uses(p PartitionID, total int) bool {

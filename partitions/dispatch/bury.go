@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"context"
 	"time"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
 
 	"github.com/handfast-mq/handfast/schema"
 )
@@ -65,10 +68,45 @@ func (f *feed) buryOne(e *entry) {
 	}
 	f.sub.d.record(f, e, schema.DeadLettered, schema.Result{Error: e.reason}, 0)
 	if f.cursor.dead.GetCardinality() >= deadMarksMax {
-		f.cursor.dead.Remove(f.cursor.dead.Minimum())
+		oldest := f.cursor.dead.Minimum()
+		f.cursor.dead.Remove(oldest)
+		f.cursor.redriven.Remove(oldest)
 	}
 	f.cursor.dead.Add(uint64(e.offset))
 	f.settle(e, now)
 	f.sub.d.metrics.deadLettered.Inc()
 	defer f.sub.wake()
+}
+
+// Redrive puts the dead letters of a subscription in the partitions of this node back: each becomes a new message, for this
+// subscription alone, by way of publish. It returns how many went, and stops at limit.
+func (d *Dispatcher) Redrive(ctx context.Context, id schema.SubscriptionID, limit int, publish func(ctx context.Context, m *schema.Message) error) (int, error) {
+	s := d.subscription(id)
+	if s == nil {
+		return 0, nil
+	}
+	n := 0
+	for _, f := range s.feedsNow() {
+		f.mu.Lock()
+		dead := roaring64.AndNot(f.cursor.dead, f.cursor.redriven).ToArray()
+		f.mu.Unlock()
+		for _, o := range dead {
+			if n >= limit {
+				return n, nil
+			}
+			m, ok, err := f.load(ctx, schema.Offset(o))
+			if err == nil && ok {
+				err = publish(ctx, &m)
+				n++
+			}
+			if err != nil {
+				return n, err
+			}
+			f.mu.Lock()
+			f.cursor.redriven.Add(o)
+			f.mu.Unlock()
+			d.saver.mark(f)
+		}
+	}
+	return n, d.saver.flush(ctx, false)
 }

@@ -31,7 +31,7 @@ type tries struct {
 }
 
 func newCursor(start schema.Offset, seeks int64) *cursor {
-	return &cursor{seeks: seeks, start: start, floor: start, acked: roaring64.New(), dead: roaring64.New(), attempts: map[schema.Offset]tries{}}
+	return &cursor{seeks: seeks, start: start, floor: start, acked: roaring64.New(), dead: roaring64.New(), redriven: roaring64.New(), attempts: map[schema.Offset]tries{}}
 }
 
 const cursorVersion = 1
@@ -42,7 +42,7 @@ func (c *cursor) encode() []byte {
 	for _, v := range []int64{c.seeks, int64(c.start), int64(c.floor), c.lost, c.failing} {
 		buf = binary.AppendUvarint(buf, uint64(v))
 	}
-	for _, m := range []*roaring64.Bitmap{c.acked, c.dead} {
+	for _, m := range []*roaring64.Bitmap{c.acked, c.dead, c.redriven} {
 		if m.IsEmpty() {
 			buf = binary.AppendUvarint(buf, 0)
 			continue
@@ -70,6 +70,7 @@ func decodeCursor(buf []byte) (*cursor, error) {
 	c.seeks, c.start, c.floor, c.lost, c.failing = d.int(), schema.Offset(d.int()), schema.Offset(d.int()), d.int(), d.int()
 	d.bitmap(c.acked)
 	d.bitmap(c.dead)
+	d.bitmap(c.redriven)
 	for n := d.int(); n > 0 && d.err == nil; n-- {
 		o := schema.Offset(d.int())
 		c.attempts[o] = tries{count: int(d.int()), due: time.UnixMilli(d.int())}
@@ -122,6 +123,7 @@ func unite(a, b *cursor) *cursor {
 	c.acked = roaring64.Or(a.acked, b.acked)
 	c.acked.RemoveRange(0, uint64(c.floor))
 	c.dead = roaring64.Or(a.dead, b.dead)
+	c.redriven = roaring64.Or(a.redriven, b.redriven)
 	for _, from := range []*cursor{a, b} {
 		for o, t := range from.attempts {
 			if o >= c.floor && !c.acked.Contains(uint64(o)) && t.count >= c.attempts[o].count {

@@ -44,8 +44,8 @@ func (d *Dispatcher) Pull(ctx context.Context, id schema.SubscriptionID, n, byte
 	return out, nil
 }
 
-// Wait returns when a message of the subscription may have become ready at this node since the call of Watch that returned
-// the channel, or when ctx ends.
+// Watch returns a channel that is closed when a message of the subscription may have become ready at this node. Who does not wait
+// for it any more calls forget.
 func (d *Dispatcher) Watch(id schema.SubscriptionID) (ready <-chan struct{}, forget func()) {
 	c := make(chan struct{})
 	s := d.subscription(id)
@@ -72,7 +72,7 @@ func (d *Dispatcher) Watch(id schema.SubscriptionID) (ready <-chan struct{}, for
 }
 
 // Ack settles messages of partitions of this node; the answer is durable against the end of the process. One verdict per settlement.
-func (d *Dispatcher) Ack(ctx context.Context, id schema.SubscriptionID, list []Settlement) ([]Verdict, error) {
+func (d *Dispatcher) Ack(ctx context.Context, id schema.SubscriptionID, list []schema.Settlement) ([]schema.Verdict, error) {
 	verdicts, err := d.each(id, list, (*feed).ack)
 	if err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func (d *Dispatcher) Ack(ctx context.Context, id schema.SubscriptionID, list []S
 }
 
 // Nack gives messages back, due after a delay.
-func (d *Dispatcher) Nack(id schema.SubscriptionID, list []Settlement, delay time.Duration) ([]Verdict, error) {
-	verdicts, err := d.each(id, list, func(f *feed, s Settlement) Verdict { return f.nack(s, delay) })
+func (d *Dispatcher) Nack(id schema.SubscriptionID, list []schema.Settlement, delay time.Duration) ([]schema.Verdict, error) {
+	verdicts, err := d.each(id, list, func(f *feed, s schema.Settlement) schema.Verdict { return f.nack(s, delay) })
 	if s := d.subscription(id); s != nil {
 		s.wake()
 		for _, f := range s.feedsNow() {
@@ -96,20 +96,20 @@ func (d *Dispatcher) Nack(id schema.SubscriptionID, list []Settlement, delay tim
 }
 
 // Extend lets leases end after another while.
-func (d *Dispatcher) Extend(id schema.SubscriptionID, list []Settlement, by time.Duration) ([]Verdict, error) {
-	return d.each(id, list, func(f *feed, s Settlement) Verdict { return f.extend(s, by) })
+func (d *Dispatcher) Extend(id schema.SubscriptionID, list []schema.Settlement, by time.Duration) ([]schema.Verdict, error) {
+	return d.each(id, list, func(f *feed, s schema.Settlement) schema.Verdict { return f.extend(s, by) })
 }
 
-func (d *Dispatcher) each(id schema.SubscriptionID, list []Settlement, do func(*feed, Settlement) Verdict) ([]Verdict, error) {
+func (d *Dispatcher) each(id schema.SubscriptionID, list []schema.Settlement, do func(*feed, schema.Settlement) schema.Verdict) ([]schema.Verdict, error) {
 	s := d.subscription(id)
 	if s == nil {
 		return nil, schema.Errorf(schema.NotFound, "there is no such subscription")
 	}
-	verdicts := make([]Verdict, len(list))
+	verdicts := make([]schema.Verdict, len(list))
 	for i, item := range list {
 		f := s.feedOf(item.Message.Partition())
 		if f == nil {
-			verdicts[i] = NotDelivered
+			verdicts[i] = schema.NotDelivered
 			continue
 		}
 		verdicts[i] = do(f, item)

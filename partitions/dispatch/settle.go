@@ -7,25 +7,8 @@ import (
 	"github.com/handfast-mq/handfast/schema"
 )
 
-// Settlement is what a puller says of one message.
-type Settlement struct {
-	Message schema.MessageID
-	Lease   string // "" = whoever holds it
-}
-
-// Verdict is the answer to one settlement.
-type Verdict string
-
-const (
-	Acknowledged Verdict = "acknowledged"  // now, or before
-	Returned     Verdict = "returned"      // nacked: it comes again
-	Extended     Verdict = "extended"      // the lease goes on
-	Stale        Verdict = "stale"         // the lease ended and the message was handed out again, or is settled
-	NotDelivered Verdict = "not_delivered" // this subscription does not have it out
-)
-
 // ack settles a message for good.
-func (f *feed) ack(s Settlement) Verdict {
+func (f *feed) ack(s schema.Settlement) schema.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, verdict := f.find(s)
@@ -35,60 +18,60 @@ func (f *feed) ack(s Settlement) Verdict {
 	f.sub.d.record(f, e, schema.Delivered, schema.Result{}, 0)
 	f.settle(e, time.Now())
 	f.succeeded()
-	return Acknowledged
+	return schema.Acknowledged
 }
 
 // nack gives a message back, due after a delay.
-func (f *feed) nack(s Settlement, delay time.Duration) Verdict {
+func (f *feed) nack(s schema.Settlement, delay time.Duration) schema.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, verdict := f.find(s)
 	switch {
-	case e == nil && verdict == Acknowledged:
-		return Stale
+	case e == nil && verdict == schema.Acknowledged:
+		return schema.Stale
 	case e == nil:
 		return verdict
 	case e.state != leased:
-		return Stale
+		return schema.Stale
 	}
 	now := time.Now()
 	f.sub.d.record(f, e, schema.Nacked, schema.Result{}, 0)
 	f.release(e)
 	f.failed(e, now, 0, "the consumer gave it back", now.Add(delay))
-	return Returned
+	return schema.Returned
 }
 
 // extend lets a lease end d from now.
-func (f *feed) extend(s Settlement, d time.Duration) Verdict {
+func (f *feed) extend(s schema.Settlement, d time.Duration) schema.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	e, verdict := f.find(s)
 	switch {
-	case e == nil && verdict == Acknowledged:
-		return Stale
+	case e == nil && verdict == schema.Acknowledged:
+		return schema.Stale
 	case e == nil:
 		return verdict
 	case e.state != leased:
-		return Stale
+		return schema.Stale
 	}
 	e.at = time.Now().Add(d)
 	f.setTimer(e)
-	return Extended
+	return schema.Extended
 }
 
 // find returns the entry that a settlement speaks of; without one, the verdict says why. f.mu is held.
-func (f *feed) find(s Settlement) (*entry, Verdict) {
+func (f *feed) find(s schema.Settlement) (*entry, schema.Verdict) {
 	o := s.Message.Offset()
 	e := f.entries[o]
 	switch {
 	case f.stopped:
-		return nil, NotDelivered
+		return nil, schema.NotDelivered
 	case e == nil && (o < f.cursor.floor || f.cursor.acked.Contains(uint64(o))):
-		return nil, Acknowledged
+		return nil, schema.Acknowledged
 	case e == nil, e.lease == 0, e.state == dying:
-		return nil, NotDelivered
+		return nil, schema.NotDelivered
 	case s.Lease != "" && s.Lease != f.leaseName(e):
-		return nil, Stale
+		return nil, schema.Stale
 	}
 	return e, ""
 }

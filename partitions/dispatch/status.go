@@ -4,32 +4,15 @@ import (
 	"github.com/handfast-mq/handfast/schema"
 )
 
-// Standing is where one message stands with one subscription.
-type Standing struct {
-	Subscription schema.SubscriptionID
-	State        StandingState
-	Attempts     int // tries so far, of messages that are not settled
-}
-
-// StandingState is a word for it.
-type StandingState string
-
-const (
-	StandingPending      StandingState = "pending"     // not handed out yet
-	StandingOutstanding  StandingState = "outstanding" // handed out, or waiting for another try
-	StandingDelivered    StandingState = "delivered"   // acknowledged
-	StandingDeadLettered StandingState = "dead_lettered"
-)
-
 // Standings tells where a message of a partition of this node stands with each subscription that is to get it.
-func (d *Dispatcher) Standings(m *schema.Message) []Standing {
+func (d *Dispatcher) Standings(m *schema.Message) []schema.Standing {
 	d.mu.RLock()
 	var feeds []*feed
 	if a := d.partitions[m.ID.Partition()]; a != nil {
 		feeds = append(feeds, a.topics[m.Topic]...)
 	}
 	d.mu.RUnlock()
-	out := make([]Standing, 0, len(feeds))
+	out := make([]schema.Standing, 0, len(feeds))
 	for _, f := range feeds {
 		if s, ok := f.standing(m); ok {
 			out = append(out, s)
@@ -38,38 +21,33 @@ func (d *Dispatcher) Standings(m *schema.Message) []Standing {
 	return out
 }
 
-func (f *feed) standing(m *schema.Message) (Standing, bool) {
+func (f *feed) standing(m *schema.Message) (schema.Standing, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := m.ID.Offset()
-	s := Standing{Subscription: f.sub.id, State: StandingPending}
+	s := schema.Standing{Subscription: f.sub.id, State: schema.StandingPending}
 	e := f.entries[o]
 	switch {
 	case o < f.cursor.start || !f.sub.matches(m):
 		return s, false
+	case f.cursor.redriven.Contains(uint64(o)):
+		s.State = schema.StandingRedriven
 	case f.cursor.dead.Contains(uint64(o)):
-		s.State = StandingDeadLettered
+		s.State = schema.StandingDeadLettered
 	case e != nil:
 		s.Attempts = e.attempts
 		if e.attempts > 0 {
-			s.State = StandingOutstanding
+			s.State = schema.StandingOutstanding
 		}
 	case o < f.cursor.floor, f.cursor.acked.Contains(uint64(o)):
-		s.State = StandingDelivered
+		s.State = schema.StandingDelivered
 	}
 	return s, true
 }
 
-// Progress is how far a subscription is in the partitions of this node.
-type Progress struct {
-	Outstanding int   // handed out or waiting
-	Lost        int64 // taken by retention before they were delivered
-	CaughtUp    bool  // nothing more to read
-}
-
 // Progress sums up the feeds of a subscription.
-func (d *Dispatcher) Progress(id schema.SubscriptionID) Progress {
-	p := Progress{CaughtUp: true}
+func (d *Dispatcher) Progress(id schema.SubscriptionID) schema.Progress {
+	p := schema.Progress{CaughtUp: true}
 	s := d.subscription(id)
 	if s == nil {
 		return p

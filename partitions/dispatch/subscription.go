@@ -76,7 +76,7 @@ func (s *subscription) active() bool { return s.spec().State == schema.Active &&
 // matches tells whether the subscription wants a message.
 func (s *subscription) matches(m *schema.Message) bool {
 	now := s.now.Load()
-	return now.Accepts(m.Publisher) && now.filter.Match(m)
+	return (m.Only == 0 || m.Only == s.id) && now.Accepts(m.Publisher) && now.filter.Match(m)
 }
 
 // wake looks for work: for a push target with one worker more, for a puller by waking one that waits.

@@ -6,7 +6,7 @@
 //
 //	blob   = version(1) reserved(3) crc32c(4, of all that follows) record*
 //	record = uvarint(length of the rest) flags(1) uvarint(publisher) [uvarint(delay ms)] [key] [content type]
-//	         [uvarint(n) (name value)*n] content
+//	         [uvarint(n) (name value)*n] [uvarint(only)] content
 //
 // key, content type, names and values are uvarint(length) and bytes; flags say which are there.
 package frame
@@ -34,7 +34,10 @@ const (
 	hasKey
 	hasContentType
 	hasAttributes
-	knownFlags = hasDelay | hasKey | hasContentType | hasAttributes
+	hasOnly
+	knownFlags = hasDelay | hasKey | hasContentType | hasAttributes | hasOnly
+
+	attributesMax = schema.AttributesMax + 8 // dead letters carry some of ours beside the message's own
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -56,6 +59,9 @@ func AppendRecord(buf []byte, m *schema.Publish) []byte {
 	if len(m.Attributes) > 0 {
 		flags |= hasAttributes
 	}
+	if m.Only != 0 {
+		flags |= hasOnly
+	}
 	buf = append(buf, flags)
 	buf = binary.AppendUvarint(buf, uint64(m.Publisher))
 	if m.Delay > 0 {
@@ -72,6 +78,9 @@ func AppendRecord(buf []byte, m *schema.Publish) []byte {
 		for _, a := range m.Attributes {
 			buf = appendString(appendString(buf, a.Name), a.Value)
 		}
+	}
+	if m.Only != 0 {
+		buf = binary.AppendUvarint(buf, uint64(m.Only))
 	}
 	return append(buf, m.Content...)
 }
@@ -92,6 +101,9 @@ func recordBytes(m *schema.Publish) int {
 		for _, a := range m.Attributes {
 			n += stringBytes(a.Name) + stringBytes(a.Value)
 		}
+	}
+	if m.Only != 0 {
+		n += uvarintBytes(uint64(m.Only))
 	}
 	return n
 }
@@ -209,13 +221,16 @@ func decode(rec []byte, m *schema.Message) error {
 	}
 	if flags&hasAttributes != 0 {
 		n := d.uvarint()
-		if n > schema.AttributesMax {
+		if n > attributesMax {
 			return fmt.Errorf("%d attributes", n)
 		}
 		m.Attributes = make([]schema.Attribute, 0, n)
 		for range n {
 			m.Attributes = append(m.Attributes, schema.Attribute{Name: d.string(), Value: d.string()})
 		}
+	}
+	if flags&hasOnly != 0 {
+		m.Only = schema.SubscriptionID(d.uvarint())
 	}
 	m.Content = d.rest
 	if d.bad {

@@ -41,6 +41,9 @@ func randomPublish(r *rand.Rand) schema.Publish {
 	if r.IntN(3) == 0 {
 		m.Delay = time.Duration(r.IntN(900000)) * time.Millisecond
 	}
+	if r.IntN(4) == 0 {
+		m.Only = schema.SubscriptionID(r.Int64N(schema.IDMax))
+	}
 	for range r.IntN(4) {
 		m.Attributes = append(m.Attributes, schema.Attribute{Name: text(100), Value: text(400)})
 	}
@@ -64,7 +67,7 @@ func TestMessagesComeBackAsTheyWent(t *testing.T) {
 				t.Fatalf("message %d is missing: %v", i, rd.Err())
 			}
 			want := schema.Message{ID: schema.NewMessageID(3, 1000+schema.Offset(i)), Topic: 7, Time: f.Time, Publisher: ms[i].Publisher,
-				Key: ms[i].Key, ContentType: ms[i].ContentType, Attributes: ms[i].Attributes, Content: ms[i].Content}
+				Key: ms[i].Key, ContentType: ms[i].ContentType, Attributes: ms[i].Attributes, Only: ms[i].Only, Content: ms[i].Content}
 			if ms[i].Delay > 0 {
 				want.DeliverAt = f.Time.Add(ms[i].Delay)
 			}

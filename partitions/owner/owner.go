@@ -114,34 +114,56 @@ func (o *Owner) Err() error {
 	return o.err
 }
 
-// Publish writes a batch and returns one result per record after all of it is durable. The batch must not be touched
-// until Publish returned nil or an error other than Unknown; after Unknown it must not be used again.
-func (o *Owner) Publish(ctx context.Context, b *Batch) ([]schema.Published, error) {
-	p := &pending{batch: b, done: make(chan struct{})}
-	if err := o.enqueue(p); err != nil {
+// Publish writes batches, in their order, and returns one result per record after all of them are durable. The batches must not be touched
+// until Publish returned nil or an error other than Unknown; after Unknown they must not be used again.
+func (o *Owner) Publish(ctx context.Context, batches ...*Batch) ([]schema.Published, error) {
+	waiting := make([]*pending, len(batches))
+	for i, b := range batches {
+		waiting[i] = &pending{batch: b, done: make(chan struct{})}
+	}
+	if err := o.enqueue(waiting); err != nil {
 		return nil, err
 	}
-	select {
-	case <-p.done:
-		return p.results, p.err
-	case <-ctx.Done():
-		return nil, schema.WrapError(schema.Unknown, ctx.Err(),
-			"the message was not confirmed in time and may have been accepted: retry with the same idempotency key").Retry(time.Second)
+	var results []schema.Published
+	for _, p := range waiting {
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			return nil, unconfirmed(ctx.Err())
+		}
+		if p.err != nil {
+			return nil, p.err
+		}
+		if results == nil {
+			results = p.results
+		} else {
+			results = append(results, p.results...)
+		}
 	}
+	return results, nil
 }
 
-func (o *Owner) enqueue(p *pending) error {
+func unconfirmed(why error) error {
+	return schema.WrapError(schema.Unknown, why,
+		"the message was not confirmed and may have been accepted: retry with the same idempotency key").Retry(time.Second)
+}
+
+func (o *Owner) enqueue(waiting []*pending) error {
+	bytes := 0
+	for _, p := range waiting {
+		bytes += len(p.batch.Records)
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
 	case o.err != nil || o.draining:
 		return notOwner(o.cfg.Partition)
-	case o.queued+len(p.batch.Records) > queueBytesMax || len(o.queue) >= queueBatchesMax:
+	case o.queued+bytes > queueBytesMax || len(o.queue)+len(waiting) > queueBatchesMax:
 		o.cfg.Metrics.queueFull.Inc()
 		return schema.Errorf(schema.Busy, "the partition's queue is full").Retry(time.Second)
 	}
-	o.queue = append(o.queue, p)
-	o.queued += len(p.batch.Records)
+	o.queue = append(o.queue, waiting...)
+	o.queued += bytes
 	if o.ready() {
 		o.work.Signal()
 	}
@@ -230,6 +252,26 @@ func (o *Owner) Read(ctx context.Context, t schema.TopicID, from schema.Offset, 
 	return frames, next, nil
 }
 
+// Message returns one committed message; ok is false when there is none of this offset (any more).
+func (o *Owner) Message(ctx context.Context, at schema.Offset) (m schema.Message, ok bool, err error) {
+	o.mu.Lock()
+	epochs := o.row.Epochs
+	o.mu.Unlock()
+	if at >= o.Committed() || !Committed(epochs, at) {
+		return m, false, nil
+	}
+	f, ok, err := o.cfg.Log.Locate(ctx, o.cfg.Partition, at)
+	if err != nil || !ok {
+		return m, false, err
+	}
+	if err := frame.Check(f.Blob); err != nil {
+		return m, false, schema.WrapError(schema.Internal, err, "stored messages are damaged")
+	}
+	r := frame.Read(&f)
+	r.Skip(at)
+	return m, r.Next(o.cfg.Partition, &m), r.Err()
+}
+
 func after(frames []schema.Frame, none schema.Offset) schema.Offset {
 	if n := len(frames); n > 0 {
 		return frames[n-1].End()
@@ -303,8 +345,7 @@ func (o *Owner) fail(reason error) {
 	for _, p := range queue {
 		p.finish(notOwner(o.cfg.Partition))
 	}
-	unknown := schema.WrapError(schema.Unknown, reason,
-		"the message was not confirmed and may have been accepted: retry with the same idempotency key").Retry(time.Second)
+	unknown := unconfirmed(reason)
 	for _, c := range flying {
 		for _, p := range c.waiting {
 			p.finish(unknown)
