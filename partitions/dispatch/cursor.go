@@ -21,6 +21,7 @@ type cursor struct {
 	failing  int64                   // unix milliseconds of the first failure since the last success; 0 = none
 	acked    *roaring64.Bitmap       // settled above floor
 	dead     *roaring64.Bitmap       // of all settled ones, those that went to the dead letters
+	redriven *roaring64.Bitmap       // of the dead ones, those that were put back
 	attempts map[schema.Offset]tries // of messages that were tried and are not settled
 }
 
