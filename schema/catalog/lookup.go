@@ -75,6 +75,13 @@ func (c *Catalog) Topic(id schema.TopicID) (*schema.Topic, *schema.Rule, *schema
 	return t, c.state.rules[t.Rule], c.state.patterns[t.Pattern]
 }
 
+// AnyTopic returns a topic, also one that was deleted and still has messages.
+func (c *Catalog) AnyTopic(id schema.TopicID) *schema.Topic {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.state.topics[id]
+}
+
 // TopicNamed returns an owner's topic by its name.
 func (c *Catalog) TopicNamed(owner schema.UserID, name string) *schema.Topic {
 	c.mu.RLock()

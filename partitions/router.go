@@ -1,0 +1,310 @@
+package partitions
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/handfast-mq/handfast/partitions/owner"
+	"github.com/handfast-mq/handfast/schema"
+)
+
+const (
+	batchBytesMax = 1 << 20                // of one owner batch: what one commit holds
+	stickFor      = 250 * time.Millisecond // how long messages without a key go to the same partition of a topic
+)
+
+// Publish writes messages to a topic and returns one result each, in their order. Errors of single messages are in the results.
+func (s *Service) Publish(ctx context.Context, t *schema.Topic, level schema.AckLevel, messages []schema.Publish) []schema.Published {
+	if len(messages) == 1 || !keyed(messages) {
+		return s.publishTo(ctx, s.partitionOf(t, &messages[0]), t.ID, level, messages)
+	}
+	results := make([]schema.Published, len(messages))
+	groups := map[schema.PartitionID][]int{}
+	rest := s.partitionOf(t, &schema.Publish{})
+	for i := range messages {
+		p := rest
+		if m := &messages[i]; m.Key != "" || m.IdempotencyKey != "" {
+			p = s.partitionOf(t, m)
+		}
+		groups[p] = append(groups[p], i)
+	}
+	var parts sync.WaitGroup
+	for p, indexes := range groups {
+		parts.Go(func() {
+			some := make([]schema.Publish, len(indexes))
+			for j, i := range indexes {
+				some[j] = messages[i]
+			}
+			for j, r := range s.publishTo(ctx, p, t.ID, level, some) {
+				results[indexes[j]] = r
+			}
+		})
+	}
+	parts.Wait()
+	return results
+}
+
+func keyed(messages []schema.Publish) bool {
+	for i := range messages {
+		if messages[i].Key != "" || messages[i].IdempotencyKey != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// partitionOf chooses a message's partition: by its ordering key, else by its idempotency key, else one of this node's that many
+// messages share for a moment, so that they share commits.
+func (s *Service) partitionOf(t *schema.Topic, m *schema.Publish) schema.PartitionID {
+	key := m.Key
+	if key == "" {
+		key = m.IdempotencyKey
+	}
+	if key != "" {
+		return schema.TopicPartition(t.ID, schema.KeyPartition(key, t.Partitions), s.total)
+	}
+	first := int(time.Now().UnixNano() / int64(stickFor) % int64(t.Partitions))
+	for i := range t.Partitions {
+		if p := schema.TopicPartition(t.ID, (first+i)%t.Partitions, s.total); s.local.owns(p) {
+			return p
+		}
+	}
+	return schema.TopicPartition(t.ID, first, s.total)
+}
+
+var batchPool = sync.Pool{New: func() any { return new(owner.Batch) }}
+
+// publishTo writes messages to one partition, at whichever node owns it.
+func (s *Service) publishTo(ctx context.Context, p schema.PartitionID, t schema.TopicID, level schema.AckLevel, messages []schema.Publish) []schema.Published {
+	var batches []*owner.Batch
+	var b *owner.Batch
+	for i := range messages {
+		if b == nil || len(b.Records)+len(messages[i].Content) > batchBytesMax {
+			b = batchPool.Get().(*owner.Batch)
+			b.Reset()
+			b.Topic, b.Level = t, level
+			batches = append(batches, b)
+		}
+		b.Add(&messages[i])
+	}
+	var results []schema.Published
+	err := s.atOwner(ctx, p, func(peer Peer) (err error) {
+		results, err = peer.Publish(ctx, p, batches...)
+		return err
+	})
+	if err != nil {
+		results = make([]schema.Published, len(messages))
+		for i := range results {
+			results[i].Err = err
+		}
+	}
+	if schema.KindOf(err) != schema.Unknown || err == nil {
+		for _, b := range batches {
+			if cap(b.Records) <= batchBytesMax {
+				batchPool.Put(b)
+			}
+		}
+	}
+	return results
+}
+
+// publishOne publishes a message of the system's own.
+func (s *Service) publishOne(ctx context.Context, id schema.TopicID, m schema.Publish) error {
+	topic, _, pattern := s.catalog.Topic(id)
+	if topic == nil {
+		return schema.Errorf(schema.NotFound, "there is no topic %d", id)
+	}
+	level, err := schema.ParseAckLevel(pattern.AckLevel)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return s.Publish(ctx, topic, level, []schema.Publish{m})[0].Err
+}
+
+// atOwner calls do with the node that owns a partition. A node that says NotOwner makes it look again, until ctx ends.
+func (s *Service) atOwner(ctx context.Context, p schema.PartitionID, do func(Peer) error) error {
+	var pause *backoff.ExponentialBackOff
+	for {
+		peer, err := s.peerOf(ctx, p)
+		if err == nil {
+			err = do(peer)
+		}
+		if err == nil || schema.KindOf(err) != schema.NotOwner {
+			return err
+		}
+		if pause == nil {
+			pause = backoff.NewExponentialBackOff()
+			pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
+		}
+		select {
+		case <-ctx.Done():
+			return schema.WrapError(schema.Unavailable, err, "the partition has no owner at this moment").Retry(time.Second)
+		case <-time.After(pause.NextBackOff()):
+		}
+	}
+}
+
+// Pull hands out up to n messages of a subscription, waiting up to wait for the first one.
+func (s *Service) Pull(ctx context.Context, sub *schema.Subscription, n, bytesMax int, wait time.Duration) ([]schema.Delivery, error) {
+	until := time.Now().Add(wait)
+	for {
+		peers, err := s.peersOf(ctx, sub.Topic)
+		if err != nil {
+			return nil, err
+		}
+		ready := s.watch(ctx, peers, sub.ID, wait > 0)
+		out, err := s.pullNow(ctx, peers, sub, n, bytesMax)
+		left := time.Until(until)
+		if err != nil || len(out) > 0 || left <= 0 {
+			ready.forget()
+			return out, err
+		}
+		woken := ready.wait(ctx, left)
+		ready.forget()
+		if !woken {
+			return nil, nil
+		}
+	}
+}
+
+// pullNow asks the peers in turn, beginning with another one each time.
+func (s *Service) pullNow(ctx context.Context, peers []Peer, sub *schema.Subscription, n, bytesMax int) (out []schema.Delivery, err error) {
+	first := int(s.turn.Add(1))
+	bytes := 0
+	for i := range peers {
+		if len(out) >= n || bytes >= bytesMax {
+			break
+		}
+		some, failed := peers[(first+i)%len(peers)].Pull(ctx, sub.ID, n-len(out), bytesMax-bytes)
+		if failed != nil {
+			err = failed
+			continue
+		}
+		for j := range some {
+			bytes += len(some[j].Content)
+		}
+		out = append(out, some...)
+	}
+	if len(out) > 0 {
+		err = nil
+	}
+	return out, err
+}
+
+// watching waits for the first of several peers to have something ready. Nothing is leased by waiting.
+type watching struct {
+	ready  chan struct{}
+	cancel context.CancelFunc
+	peers  sync.WaitGroup
+}
+
+func (s *Service) watch(ctx context.Context, peers []Peer, id schema.SubscriptionID, really bool) *watching {
+	w := &watching{ready: make(chan struct{}, len(peers)), cancel: func() {}}
+	if !really {
+		return w
+	}
+	ctx, w.cancel = context.WithCancel(ctx)
+	for _, p := range peers {
+		w.peers.Go(func() {
+			if p.Wait(ctx, id) == nil {
+				w.ready <- struct{}{}
+			}
+		})
+	}
+	return w
+}
+
+func (w *watching) wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func (w *watching) forget() {
+	w.cancel()
+	w.peers.Wait()
+}
+
+// Settle acknowledges, gives back or extends messages, wherever their partitions are. One verdict each, in their order.
+func (s *Service) Settle(ctx context.Context, how Settling, sub *schema.Subscription, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error) {
+	verdicts := make([]schema.Verdict, len(list))
+	groups := map[schema.PartitionID][]int{}
+	for i := range list {
+		p := list[i].Message.Partition()
+		if int(p) >= s.total {
+			verdicts[i] = schema.NotDelivered
+			continue
+		}
+		groups[p] = append(groups[p], i)
+	}
+	for p, indexes := range groups {
+		some := make([]schema.Settlement, len(indexes))
+		for j, i := range indexes {
+			some[j] = list[i]
+		}
+		err := s.atOwner(ctx, p, func(peer Peer) error {
+			got, err := peer.Settle(ctx, how, sub.ID, some, d)
+			for j := range got {
+				verdicts[indexes[j]] = got[j]
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return verdicts, nil
+}
+
+// Message returns a message and where it stands with the subscriptions that are to get it.
+func (s *Service) Message(ctx context.Context, id schema.MessageID) (m schema.Message, standings []schema.Standing, ok bool, err error) {
+	if int(id.Partition()) >= s.total {
+		return m, nil, false, nil
+	}
+	err = s.atOwner(ctx, id.Partition(), func(peer Peer) (err error) {
+		m, standings, ok, err = peer.Message(ctx, id)
+		return err
+	})
+	return m, standings, ok, err
+}
+
+// Progress sums up a subscription's progress over all partitions of its topic.
+func (s *Service) Progress(ctx context.Context, sub *schema.Subscription) (schema.Progress, error) {
+	sum := schema.Progress{CaughtUp: true}
+	peers, err := s.peersOf(ctx, sub.Topic)
+	for _, peer := range peers {
+		p, err := peer.Progress(ctx, sub.ID)
+		if err != nil {
+			return sum, err
+		}
+		sum.Outstanding += p.Outstanding
+		sum.Lost += p.Lost
+		sum.CaughtUp = sum.CaughtUp && p.CaughtUp
+	}
+	return sum, err
+}
+
+// Redrive puts up to limit dead letters of a subscription back and returns how many.
+func (s *Service) Redrive(ctx context.Context, sub *schema.Subscription, limit int) (int, error) {
+	n := 0
+	peers, err := s.peersOf(ctx, sub.Topic)
+	for _, peer := range peers {
+		some, err := peer.Redrive(ctx, sub.ID, limit-n)
+		n += some
+		if err != nil || n >= limit {
+			return n, err
+		}
+	}
+	return n, err
+}
