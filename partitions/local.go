@@ -20,7 +20,7 @@ type Peer interface {
 	// Wait returns when a message of the subscription may have become ready since the call, or when ctx ends. It leases nothing.
 	Wait(ctx context.Context, s schema.SubscriptionID) error
 	// Settle acknowledges, gives back (due after d) or extends (by d) messages, one verdict each.
-	Settle(ctx context.Context, how Settling, s schema.SubscriptionID, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error)
+	Settle(ctx context.Context, how schema.Settling, s schema.SubscriptionID, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error)
 	// Message returns a message and where it stands with the topic's subscriptions; ok is false when there is none.
 	Message(ctx context.Context, id schema.MessageID) (m schema.Message, standings []schema.Standing, ok bool, err error)
 	// Progress sums up a subscription's progress in the node's partitions.
@@ -28,15 +28,6 @@ type Peer interface {
 	// Redrive puts up to limit dead letters of a subscription back.
 	Redrive(ctx context.Context, s schema.SubscriptionID, limit int) (int, error)
 }
-
-// Settling says what is done with outstanding messages.
-type Settling uint8
-
-const (
-	Ack Settling = iota
-	Nack
-	Extend
-)
 
 // local is this node as a Peer.
 type local struct {
@@ -105,16 +96,16 @@ func (l *local) Wait(ctx context.Context, s schema.SubscriptionID) error {
 	}
 }
 
-func (l *local) Settle(ctx context.Context, how Settling, s schema.SubscriptionID, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error) {
+func (l *local) Settle(ctx context.Context, how schema.Settling, s schema.SubscriptionID, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error) {
 	for i := range list {
 		if _, err := l.owner(list[i].Message.Partition()); err != nil {
 			return nil, err
 		}
 	}
 	switch how {
-	case Ack:
+	case schema.SettleAck:
 		return l.dispatcher.Ack(ctx, s, list)
-	case Nack:
+	case schema.SettleNack:
 		return l.dispatcher.Nack(s, list, d)
 	default:
 		return l.dispatcher.Extend(s, list, d)

@@ -237,7 +237,7 @@ func (w *watching) forget() {
 }
 
 // Settle acknowledges, gives back or extends messages, wherever their partitions are. One verdict each, in their order.
-func (s *Service) Settle(ctx context.Context, how Settling, sub *schema.Subscription, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error) {
+func (s *Service) Settle(ctx context.Context, how schema.Settling, sub *schema.Subscription, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error) {
 	verdicts := make([]schema.Verdict, len(list))
 	groups := map[schema.PartitionID][]int{}
 	for i := range list {

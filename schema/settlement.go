@@ -6,6 +6,15 @@ type Settlement struct {
 	Lease   string // "" = whoever holds it
 }
 
+// Settling says what is done with outstanding messages.
+type Settling uint8
+
+const (
+	SettleAck    Settling = iota // they are done with
+	SettleNack                   // they come again
+	SettleExtend                 // their leases go on
+)
+
 // Verdict is the answer to one settlement.
 type Verdict string
 

@@ -128,6 +128,27 @@ func (c *Catalog) SubscriptionOf(t schema.TopicID, u schema.UserID) *schema.Subs
 	return c.state.ofConsumer[grantKey{t, u}]
 }
 
+// Challenged returns the subscription whose endpoint was sent a challenge.
+func (c *Catalog) Challenged(challenge string) *schema.Subscription {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.state.challenges[challenge]
+}
+
+// Grants returns a topic's grants.
+func (c *Catalog) Grants(t schema.TopicID) []*schema.Grant {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var grants []*schema.Grant
+	for k, g := range c.state.grants {
+		if k.topic == t {
+			grants = append(grants, g)
+		}
+	}
+	slices.SortFunc(grants, func(a, b *schema.Grant) int { return cmp.Compare(a.Publisher, b.Publisher) })
+	return grants
+}
+
 // Subscriptions returns the subscriptions after an id that pass, in order, up to limit.
 func (c *Catalog) Subscriptions(after schema.SubscriptionID, limit int, pass func(*schema.Subscription) bool) []*schema.Subscription {
 	c.mu.RLock()

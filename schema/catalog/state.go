@@ -40,6 +40,7 @@ type state struct {
 	subscriptions map[schema.SubscriptionID]*schema.Subscription
 	ofTopic       map[schema.TopicID]map[schema.SubscriptionID]*schema.Subscription
 	ofConsumer    map[grantKey]*schema.Subscription // the newest
+	challenges    map[string]*schema.Subscription
 	rules         map[schema.RuleID]*schema.Rule
 	patterns      map[schema.PatternID]*schema.Pattern
 }
@@ -57,6 +58,7 @@ func newState() state {
 		subscriptions: map[schema.SubscriptionID]*schema.Subscription{},
 		ofTopic:       map[schema.TopicID]map[schema.SubscriptionID]*schema.Subscription{},
 		ofConsumer:    map[grantKey]*schema.Subscription{},
+		challenges:    map[string]*schema.Subscription{},
 		rules:         map[schema.RuleID]*schema.Rule{},
 		patterns:      map[schema.PatternID]*schema.Pattern{},
 	}
@@ -188,6 +190,7 @@ func (s *state) putSubscription(key string, sub *schema.Subscription) *schema.Su
 	id := parse[schema.SubscriptionID](key)
 	old := replace(s.subscriptions, id, sub)
 	if old != nil {
+		delete(s.challenges, old.Challenge)
 		delete(s.ofTopic[old.Topic], id)
 		if len(s.ofTopic[old.Topic]) == 0 {
 			delete(s.ofTopic, old.Topic)
@@ -197,6 +200,9 @@ func (s *state) putSubscription(key string, sub *schema.Subscription) *schema.Su
 		}
 	}
 	if sub != nil {
+		if sub.Challenge != "" {
+			s.challenges[sub.Challenge] = sub
+		}
 		if s.ofTopic[sub.Topic] == nil {
 			s.ofTopic[sub.Topic] = map[schema.SubscriptionID]*schema.Subscription{}
 		}

@@ -1,0 +1,161 @@
+// Package gateway is the public HTTP side of a node: it authenticates, asks the policies, checks limits, and turns requests into
+// calls of the broker and the catalog, and their errors into problem documents.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/handfast-mq/handfast/schema"
+	"github.com/handfast-mq/handfast/schema/catalog"
+)
+
+// Broker is what the gateway needs of the node that it stands before.
+type Broker interface {
+	Publish(ctx context.Context, t *schema.Topic, level schema.AckLevel, messages []schema.Publish) []schema.Published
+	Pull(ctx context.Context, s *schema.Subscription, n, bytesMax int, wait time.Duration) ([]schema.Delivery, error)
+	Settle(ctx context.Context, how schema.Settling, s *schema.Subscription, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error)
+	Message(ctx context.Context, id schema.MessageID) (schema.Message, []schema.Standing, bool, error)
+	Progress(ctx context.Context, s *schema.Subscription) (schema.Progress, error)
+	Redrive(ctx context.Context, s *schema.Subscription, limit int) (int, error)
+	Ready() bool
+}
+
+// Config is what a gateway works with.
+type Config struct {
+	Catalog    *catalog.Catalog
+	Broker     Broker
+	Attempts   schema.Attempts
+	Authorizer schema.Authorizer
+	Verifier   schema.Verifier            // asks webhook endpoints for their consent
+	CheckURL   func(url string) error     // may a webhook have this address?
+	NewSecret  func() string              // a signing secret for a new webhook
+	CheckRule  func(rego string) error    // is this a rule that the policies can take?
+	Targets    map[schema.TargetType]bool // what push targets this cluster serves
+	UserRate   int                        // requests a second and user; 0 = no bound
+	Logger     *slog.Logger
+	Registry   interface {
+		prometheus.Registerer
+		prometheus.Gatherer
+	}
+}
+
+const (
+	// bodyBytesMax bounds a request body: a batch at its limit, with JSON's escapes.
+	bodyBytesMax = 8 << 20
+	// headerBytesMax bounds the request line and headers.
+	headerBytesMax = 32 << 10
+	// connectionsMax bounds the connections at the same time; long polls hold theirs.
+	connectionsMax = 64 << 10
+
+	requestTimeout = 15 * time.Second // of everything but long polls
+	readTimeout    = 20 * time.Second // of a whole request, so that nobody holds a connection by dripping
+	writeTimeout   = 30 * time.Second
+	idleTimeout    = 120 * time.Second
+)
+
+// Gateway serves the API.
+type Gateway struct {
+	cfg     Config
+	app     *fiber.App
+	limits  *limiters
+	metrics *metrics
+}
+
+// New makes a gateway that does not listen yet.
+func New(cfg Config) *Gateway {
+	g := &Gateway{cfg: cfg, limits: newLimiters(cfg.UserRate), metrics: newMetrics(cfg.Registry)}
+	g.app = fiber.New(fiber.Config{
+		AppName:               "handfast",
+		ErrorHandler:          g.fail,
+		BodyLimit:             bodyBytesMax,
+		ReadBufferSize:        headerBytesMax,
+		Concurrency:           connectionsMax,
+		ReadTimeout:           readTimeout,
+		WriteTimeout:          writeTimeout,
+		IdleTimeout:           idleTimeout,
+		DisableStartupMessage: true,
+		CaseSensitive:         true,
+		StrictRouting:         true,
+	})
+	g.app.Use(g.measure)
+	g.routes()
+	return g
+}
+
+// Serve answers on a listener until Shutdown.
+func (g *Gateway) Serve(l net.Listener) error { return g.app.Listener(l) }
+
+// Shutdown takes no new connections and waits for the requests that are being answered, up to ctx.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	err := g.app.ShutdownWithContext(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// call bounds one request by requestTimeout.
+func call() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), requestTimeout)
+}
+
+func (g *Gateway) routes() {
+	a := g.app
+	a.Get("/healthz", g.healthz)
+	a.Get("/readyz", g.readyz)
+	a.Get("/metrics", g.serveMetrics)
+	a.Get("/openapi.yaml", g.openapi)
+
+	a.Post("/publish_message", g.publishMessage)
+	a.Post("/publish_messages", g.publishMessages)
+	a.Get("/message_status", g.messageStatus)
+	a.Get("/message", g.pullMessages)
+	a.Post("/ack", g.ack)
+	a.Post("/nack", g.nack)
+	a.Post("/extend", g.extend)
+
+	a.Post("/create_topic", g.createTopic)
+	a.Post("/update_topic", g.updateTopic)
+	a.Post("/delete_topic", g.deleteTopic)
+	a.Get("/topic", g.getTopic)
+	a.Get("/topics", g.listTopics)
+	a.Post("/grant_publish", g.grantPublish)
+	a.Post("/revoke_publish", g.revokePublish)
+	a.Get("/grants", g.listGrants)
+
+	a.Post("/subscribe", g.subscribe)
+	a.Post("/unsubscribe", g.unsubscribe)
+	a.Post("/update_subscription", g.updateSubscription)
+	a.Post("/approve_subscription", g.approveSubscription)
+	a.Post("/reject_subscription", g.rejectSubscription)
+	a.Post("/verify_subscription", g.verifySubscription)
+	a.Get("/confirm_subscription", g.confirmSubscription)
+	a.Post("/confirm_subscription", g.confirmSubscription)
+	a.Post("/pause_subscription", g.pauseSubscription)
+	a.Post("/resume_subscription", g.resumeSubscription)
+	a.Post("/rotate_secret", g.rotateSecret)
+	a.Post("/replay", g.replay)
+	a.Post("/redrive", g.redrive)
+	a.Get("/subscription", g.getSubscription)
+	a.Get("/subscriptions", g.listSubscriptions)
+	a.Get("/deliveries", g.listDeliveries)
+
+	a.Post("/create_user", g.createUser)
+	a.Post("/update_user", g.updateUser)
+	a.Post("/rotate_token", g.rotateToken)
+	a.Post("/revoke_token", g.revokeToken)
+	a.Get("/user", g.getUser)
+	a.Get("/users", g.listUsers)
+
+	a.Get("/rules", g.listRules)
+	a.Post("/create_rule", g.createRule)
+	a.Get("/patterns", g.listPatterns)
+	a.Post("/create_pattern", g.createPattern)
+}

@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
+
+	"github.com/handfast-mq/handfast/schema"
+)
+
+// statusOf is the one table from error kinds to HTTP statuses.
+var statusOf = map[schema.Kind]int{
+	schema.Internal:        http.StatusInternalServerError,
+	schema.Invalid:         http.StatusUnprocessableEntity,
+	schema.Unauthenticated: http.StatusUnauthorized,
+	schema.Forbidden:       http.StatusForbidden,
+	schema.NotConsented:    http.StatusForbidden,
+	schema.NotFound:        http.StatusNotFound,
+	schema.Conflict:        http.StatusConflict,
+	schema.Mismatch:        http.StatusUnprocessableEntity,
+	schema.TooLarge:        http.StatusRequestEntityTooLarge,
+	schema.Busy:            http.StatusTooManyRequests,
+	schema.NotOwner:        http.StatusServiceUnavailable,
+	schema.Unavailable:     http.StatusServiceUnavailable,
+	schema.Unknown:         http.StatusServiceUnavailable,
+	schema.Unsupported:     http.StatusUnsupportedMediaType,
+	schema.Gone:            http.StatusGone,
+}
+
+// problem is the body of every error, by RFC 9457. Kind is the machine-readable name.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Kind   string `json:"kind"`
+}
+
+// fail answers with a problem document. It is the app's error handler: every error of every route, the framework's own
+// included, comes through here.
+func (g *Gateway) fail(c *fiber.Ctx, err error) error {
+	p, retryAfter := problemOf(err)
+	if p.Status >= http.StatusInternalServerError {
+		g.cfg.Logger.Error("request failed", "method", c.Method(), "path", c.Path(), "status", p.Status, "err", err)
+	}
+	if retryAfter > 0 {
+		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(retryAfter.Seconds()))))
+	}
+	switch p.Status {
+	case http.StatusUnauthorized:
+		c.Set(fiber.HeaderWWWAuthenticate, `Bearer realm="handfast"`)
+	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusRequestHeaderFieldsTooLarge:
+		c.Set(fiber.HeaderConnection, "close")
+	}
+	body, _ := json.Marshal(p) // plain strings and a number
+	c.Set(fiber.HeaderContentType, "application/problem+json")
+	return c.Status(p.Status).Send(body)
+}
+
+// problemOf says what a caller is told of an error: the message of one of ours, and never the cause behind it.
+func problemOf(err error) (problem, time.Duration) {
+	var ours *schema.Error
+	if errors.As(err, &ours) {
+		status := statusOf[ours.Kind]
+		return problem{"about:blank", http.StatusText(status), status, ours.Message, ours.Kind.String()}, ours.RetryAfter
+	}
+	status, detail, kind := http.StatusInternalServerError, "something went wrong here; the log has the cause", schema.Internal
+	var framework *fiber.Error
+	var buffer *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &framework):
+		status, kind = framework.Code, schema.Invalid
+		detail = frameworkDetail[framework.Code]
+	case errors.As(err, &buffer):
+		status, kind, detail = http.StatusRequestHeaderFieldsTooLarge, schema.TooLarge, frameworkDetail[431]
+	case schema.KindOf(err) == schema.Unavailable:
+		status, kind, detail = http.StatusServiceUnavailable, schema.Unavailable, "not done in time"
+	}
+	if detail == "" {
+		detail = http.StatusText(status)
+	}
+	return problem{"about:blank", http.StatusText(status), status, detail, kind.String()}, 0
+}
+
+var frameworkDetail = map[int]string{
+	http.StatusBadRequest:                  "the request is not well-formed HTTP",
+	http.StatusNotFound:                    "there is no such path; /openapi.yaml describes those there are",
+	http.StatusMethodNotAllowed:            "this path does not take this method; see the Allow header",
+	http.StatusRequestTimeout:              "the request did not arrive in time",
+	http.StatusRequestEntityTooLarge:       "the body has more than 8 MiB",
+	http.StatusRequestHeaderFieldsTooLarge: "the request line and headers have more than 32 KiB",
+}
