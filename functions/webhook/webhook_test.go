@@ -1,0 +1,482 @@
+package webhook
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/handfast-mq/handfast/schema"
+	"github.com/handfast-mq/handfast/schema/cloudevents"
+)
+
+const testSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+func newTest(t testing.TB, o Options) *Webhook {
+	t.Helper()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Origin == "" {
+		o.Origin = "queue.example.com"
+	}
+	w, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+func newLocal(t testing.TB) *Webhook {
+	return newTest(t, Options{Targets: Targets{AllowPrivate: true}})
+}
+
+func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func subscription(url string) *schema.Subscription {
+	return &schema.Subscription{ID: 7, Topic: 3, Secrets: []schema.Secret{{Key: testSecret}},
+		Target: schema.Target{Type: schema.TargetWebhook, URL: url, Timeout: 5 * time.Second}}
+}
+
+func delivery(content string) schema.Delivery {
+	return schema.Delivery{Subscription: 7, Attempt: 1, Message: schema.Message{ID: schema.NewMessageID(2, 9), Topic: 3,
+		ContentType: "application/json", Content: []byte(content), Time: time.Unix(1700000000, 0)}}
+}
+
+func invoke(t testing.TB, w *Webhook, s *schema.Subscription, d schema.Delivery) schema.Result {
+	t.Helper()
+	results := w.Invoke(context.Background(), s, []schema.Delivery{d})
+	if len(results) != 1 {
+		t.Fatalf("%d results", len(results))
+	}
+	return results[0]
+}
+
+// received is what an endpoint saw.
+type received struct {
+	header http.Header
+	body   []byte
+}
+
+// endpoint keeps the last request and answers 204.
+func endpoint(t testing.TB) (*httptest.Server, func() received) {
+	var mu sync.Mutex
+	var last received
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		last = received{r.Header.Clone(), body}
+		mu.Unlock()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	return s, func() received {
+		mu.Lock()
+		defer mu.Unlock()
+		return last
+	}
+}
+
+// What arrives is what was stored, and the published library accepts its signature.
+func TestDelivery(t *testing.T) {
+	w := newLocal(t)
+	s, last := endpoint(t)
+	verifier, err := standardwebhooks.NewWebhook(testSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, content := range []string{`{"b":1, "a": 2.0 }`, "", "\x00\xff binary \r\n", strings.Repeat("x", schema.ContentBytesMax)} {
+		sub := subscription(s.URL + "/hook?a=b")
+		sub.Secrets = append([]schema.Secret{{Key: NewSecret()}}, sub.Secrets...)
+		if r := invoke(t, w, sub, delivery(content)); r.Outcome != schema.Delivered || r.Status != 204 {
+			t.Fatalf("%+v", r)
+		}
+		got := last()
+		if string(got.body) != content {
+			t.Errorf("%d bytes became %d", len(content), len(got.body))
+		}
+		if err := verifier.Verify(got.body, got.header); err != nil {
+			t.Error(err)
+		}
+		if n := len(got.header.Values("webhook-signature")); n != 1 {
+			t.Errorf("%d signature lines", n)
+		}
+	}
+	h := last().header
+	for name, want := range map[string]string{"Content-Type": "application/json", "Webhook-Id": "msg_" + strconv.FormatInt(2<<40|9, 10) + "_7",
+		"Handfast-Topic-Id": "3", "Handfast-Message-Id": strconv.FormatInt(2<<40|9, 10), "Handfast-Attempt": "1",
+		"Handfast-Subscription-Id": "7", "Webhook-Request-Origin": "queue.example.com", "Accept-Encoding": "identity"} {
+		if got := h.Get(name); got != want {
+			t.Errorf("%s is %q, not %q", name, got, want)
+		}
+	}
+	if _, ok := h["Idempotency-Key"]; ok {
+		t.Error("an Idempotency-Key was sent")
+	}
+}
+
+// Attributes cannot break out of their header or take another one's place.
+func TestAttributes(t *testing.T) {
+	w := newLocal(t)
+	s, last := endpoint(t)
+	d := delivery("{}")
+	d.Attributes = []schema.Attribute{{Name: "plain", Value: "yes"}, {Name: "a\r\nX-Evil: 1", Value: "b\r\nX-Evil: 2"},
+		{Name: "€", Value: "Euro € 😀"}, {Name: "", Value: "empty"}, {Name: "bad", Value: "\xff\x00"},
+		{Name: "webhook-signature", Value: "v1,forged"}, {Name: "Content-Length", Value: "5"}}
+	if r := invoke(t, w, subscription(s.URL), d); r.Outcome != schema.Delivered {
+		t.Fatalf("%+v", r)
+	}
+	h := last().header
+	if h.Get("X-Evil") != "" || strings.Contains(h.Get("Webhook-Signature"), "forged") {
+		t.Error(h)
+	}
+	for name, want := range map[string]string{"plain": "yes", "%E2%82%AC": "Euro%20%E2%82%AC%20%F0%9F%98%80",
+		"webhook-signature": "v1,forged", "a%0D%0AX-Evil%3A%201": "b%0D%0AX-Evil:%202"} {
+		if got := h.Get(attributePrefix + name); got != want {
+			t.Errorf("%s is %q, not %q", name, got, want)
+		}
+	}
+}
+
+func TestCloudEvents(t *testing.T) {
+	w := newLocal(t)
+	s, last := endpoint(t)
+	verifier, _ := standardwebhooks.NewWebhook(testSecret)
+	for _, format := range []string{"binary", "structured"} {
+		sub := subscription(s.URL)
+		sub.Target.Format = format
+		d := delivery(`{"a":  1}`)
+		d.Attributes = []schema.Attribute{{Name: "type", Value: "order.made"}, {Name: "city", Value: "Zürich"}}
+		if r := invoke(t, w, sub, d); r.Outcome != schema.Delivered {
+			t.Fatalf("%+v", r)
+		}
+		got := last()
+		if err := verifier.Verify(got.body, got.header); err != nil {
+			t.Error(format, err)
+		}
+		var e cloudevents.Event
+		var err error
+		if format == "binary" {
+			e, err = cloudevents.DecodeBinary(func(yield func(string, string) bool) {
+				for k, v := range got.header {
+					if !yield(k, v[0]) {
+						return
+					}
+				}
+			}, got.body)
+		} else {
+			e, err = cloudevents.DecodeStructured(got.body)
+		}
+		if err != nil || string(e.Data) != `{"a":  1}` || e.Get("type") != "order.made" || e.Get("city") != "Zürich" || e.Get("source") != "/topics/3" {
+			t.Errorf("%s: %+v, %v", format, e, err)
+		}
+	}
+	sub := subscription(s.URL)
+	sub.Target.Format = "avro"
+	if r := invoke(t, w, sub, delivery("{}")); r.Outcome != schema.Failed || r.Error == "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	w := newLocal(t)
+	var hits atomic.Int64
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		hits.Add(1)
+		status, _ := strconv.Atoi(r.URL.Query().Get("status"))
+		w.Header().Set("Retry-After", r.URL.Query().Get("after"))
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(status)
+		if status != 204 && status != 304 {
+			w.Write([]byte("\x00\xffsaid"))
+		}
+	})
+	for _, c := range []struct {
+		status  int
+		after   string
+		outcome schema.Outcome
+		wait    time.Duration
+	}{
+		{200, "", schema.Delivered, 0}, {201, "", schema.Delivered, 0}, {202, "", schema.Delivered, 0}, {204, "", schema.Delivered, 0},
+		{299, "", schema.Delivered, 0}, {301, "", schema.Failed, 0}, {302, "", schema.Failed, 0}, {304, "", schema.Failed, 0},
+		{307, "", schema.Failed, 0}, {308, "", schema.Failed, 0}, {400, "", schema.Failed, 0}, {404, "9", schema.Failed, 0},
+		{410, "", schema.EndpointGone, 0}, {429, "7", schema.Held, 7 * time.Second}, {429, "", schema.Held, 0},
+		{500, "", schema.Failed, 0}, {503, "120.5", schema.Failed, 120500 * time.Millisecond}, {503, "soon", schema.Failed, 0},
+	} {
+		before := hits.Load()
+		sub := subscription(s.URL + "/?status=" + strconv.Itoa(c.status) + "&after=" + c.after)
+		sub.ID = schema.SubscriptionID(1000 + c.status) // its own breaker
+		r := invoke(t, w, sub, delivery("{}"))
+		if r.Outcome != c.outcome || r.RetryAfter != c.wait || r.Status != c.status {
+			t.Errorf("%d %q: %+v", c.status, c.after, r)
+		}
+		if (r.Error == "") != (c.outcome == schema.Delivered) {
+			t.Errorf("%d: error %q", c.status, r.Error)
+		}
+		if c.status != 204 && c.status != 304 && string(r.Response) != "\x00\xffsaid" {
+			t.Errorf("%d: response %q", c.status, r.Response)
+		}
+		if n := hits.Load() - before; n != 1 {
+			t.Errorf("%d: %d requests", c.status, n)
+		}
+	}
+}
+
+// An endpoint can answer slowly, endlessly, compressed or with nonsense: a delivery ends in time, bounded, with words.
+func TestHostileAnswers(t *testing.T) {
+	stop := make(chan struct{})
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	z.Write(make([]byte, 32<<20))
+	z.Close()
+	handlers := map[string]http.HandlerFunc{
+		"/slow-header": func(w http.ResponseWriter, r *http.Request) { <-stop },
+		"/slow-body": func(w http.ResponseWriter, r *http.Request) {
+			w.Write([]byte("a"))
+			w.(http.Flusher).Flush()
+			<-stop
+		},
+		"/endless": func(w http.ResponseWriter, r *http.Request) {
+			for {
+				if _, err := w.Write(make([]byte, 8<<10)); err != nil {
+					return
+				}
+			}
+		},
+		"/gzip": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			w.Write(bomb.Bytes())
+		},
+		"/headers": func(w http.ResponseWriter, r *http.Request) {
+			for i := range 100 {
+				w.Header().Set("X-"+strconv.Itoa(i), strings.Repeat("y", 4096))
+			}
+		},
+		"/reset": func(w http.ResponseWriter, r *http.Request) {
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			conn.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"))
+			conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		},
+		"/nonsense": func(w http.ResponseWriter, r *http.Request) {
+			conn, _, _ := w.(http.Hijacker).Hijack()
+			conn.Write([]byte("SSH-2.0-OpenSSH\x00\x01\r\n\r\n"))
+			conn.Close()
+		},
+	}
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { handlers[r.URL.Path](w, r) })
+	t.Cleanup(func() { close(stop) })
+	w := newLocal(t)
+	for path, want := range map[string]schema.Outcome{"/slow-header": schema.Failed, "/slow-body": schema.Failed, "/endless": schema.Delivered,
+		"/gzip": schema.Delivered, "/headers": schema.Failed, "/reset": schema.Failed, "/nonsense": schema.Failed} {
+		sub := subscription(s.URL + path)
+		if strings.HasPrefix(path, "/slow") {
+			sub.Target.Timeout = 50 * time.Millisecond
+		}
+		r := invoke(t, w, sub, delivery("{}"))
+		if r.Outcome != want || len(r.Response) > schema.ResponseBytesMax || want == schema.Failed && r.Error == "" || len(r.Error) > 300 {
+			t.Errorf("%s: %s %q, %d bytes", path, r.Outcome, r.Error, len(r.Response))
+		}
+		if path == "/gzip" && !bytes.HasPrefix(bomb.Bytes(), r.Response) {
+			t.Error("the answer was inflated")
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	w := newLocal(t)
+	if r := invoke(t, w, subscription("http://"+l.Addr().String()), delivery("{}")); r.Outcome != schema.Failed || !strings.Contains(r.Error, "refused") {
+		t.Errorf("%+v", r)
+	}
+	tlsServer := httptest.NewTLSServer(http.NotFoundHandler())
+	tlsServer.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	defer tlsServer.Close()
+	if r := invoke(t, w, subscription(tlsServer.URL), delivery("{}")); r.Outcome != schema.Failed || !strings.Contains(r.Error, "unknown authority") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A shutdown holds what is under way: nothing counts against the endpoint.
+func TestShutdownHolds(t *testing.T) {
+	arrived, stop := make(chan struct{}, 2), make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-stop
+	})
+	t.Cleanup(func() { close(stop) })
+	for name, end := range map[string]func(w *Webhook, cancel func()){
+		"context": func(_ *Webhook, cancel func()) { cancel() },
+		"close":   func(w *Webhook, _ func()) { w.Close() },
+	} {
+		w := newLocal(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			<-arrived
+			end(w, cancel)
+		}()
+		r := w.Invoke(ctx, subscription(s.URL), []schema.Delivery{delivery("{}")})[0]
+		if r.Outcome != schema.Held {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if w.breakers.failing.Len() != 0 {
+			t.Errorf("%s: the endpoint was blamed", name)
+		}
+	}
+}
+
+// A kept connection that the endpoint closed meanwhile is no failed attempt.
+func TestIdleConnectionClosed(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				// One answer, then the next request is read and dropped without a word.
+				defer conn.Close()
+				br := bufio.NewReader(conn)
+				req, err := http.ReadRequest(br)
+				if err != nil {
+					return
+				}
+				io.Copy(io.Discard, req.Body)
+				io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				br.ReadByte()
+			}()
+		}
+	}()
+	w := newLocal(t)
+	for i := range 20 {
+		if r := invoke(t, w, subscription("http://"+l.Addr().String()), delivery(strings.Repeat("x", 1000))); r.Outcome != schema.Delivered {
+			t.Fatalf("delivery %d: %+v", i, r)
+		}
+	}
+}
+
+func newTLS(t testing.TB, h http.HandlerFunc) (*httptest.Server, *tls.Config) {
+	s := httptest.NewUnstartedServer(h)
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return s, &tls.Config{RootCAs: roots}
+}
+
+// HTTP/2 is spoken, and a server that says goodbye on a connection is asked again on a new one.
+func TestHTTP2GoAway(t *testing.T) {
+	var n atomic.Int64
+	s, conf := newTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.ProtoMajor != 2 {
+			w.WriteHeader(http.StatusHTTPVersionNotSupported)
+		}
+		if n.Add(1)%5 == 0 {
+			w.Header().Set("Connection", "close") // the server's HTTP/2 turns it into GOAWAY
+		}
+	})
+	w := newTest(t, Options{Targets: Targets{AllowPrivate: true}, TLS: conf})
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 25 {
+				if r := invoke(t, w, subscription(s.URL), delivery(strings.Repeat("x", 4000))); r.Outcome != schema.Delivered {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if d := w.metrics.dials.Load(); d < 2 {
+		t.Errorf("%d connections: no GOAWAY was met", d)
+	}
+}
+
+// Many deliveries at a time share few connections.
+func TestConnectionsAreReused(t *testing.T) {
+	w := newTest(t, Options{Targets: Targets{AllowPrivate: true}, Registerer: prometheus.NewRegistry()})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Write(make([]byte, 30<<10)) })
+	const workers, each = 50, 20
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				if r := invoke(t, w, subscription(s.URL), delivery("{}")); r.Outcome != schema.Delivered {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if d := w.metrics.dials.Load(); d > workers+idleConnsPerHost {
+		t.Errorf("%d connections for %d deliveries", d, workers*each)
+	}
+}
+
+func TestNoSecret(t *testing.T) {
+	s, last := endpoint(t)
+	w := newLocal(t)
+	sub := subscription(s.URL)
+	sub.Secrets = []schema.Secret{{Key: testSecret, ExpiresAt: time.Unix(1, 0)}}
+	if r := invoke(t, w, sub, delivery("{}")); r.Outcome != schema.Failed || !strings.Contains(r.Error, "secret") {
+		t.Errorf("%+v", r)
+	}
+	if last().header != nil {
+		t.Error("it was sent unsigned")
+	}
+}
+
+// No goroutine outlives Close.
+func TestCloseEndsAll(t *testing.T) {
+	s, _ := endpoint(t)
+	before := runtime.NumGoroutine()
+	w := newLocal(t)
+	for range 10 {
+		invoke(t, w, subscription(s.URL), delivery("{}"))
+	}
+	w.Close()
+	s.CloseClientConnections()
+	for runtime.NumGoroutine() > before+1 {
+		if t.Context().Err() != nil {
+			t.Fatal("goroutines stay")
+		}
+		runtime.Gosched()
+	}
+	if r := invoke(t, w, subscription(s.URL), delivery("{}")); r.Outcome != schema.Held {
+		t.Errorf("%+v", r)
+	}
+}
