@@ -69,11 +69,11 @@ func (w *Webhook) handshake(ctx context.Context, s *schema.Subscription) (bool, 
 		}
 		return false, nil // the challenge finds out what is wrong
 	}
-	origin := strings.TrimSpace(resp.header("Webhook-Allowed-Origin"))
+	origin := strings.TrimSpace(resp.header.Get("Webhook-Allowed-Origin"))
 	if origin != "*" && !strings.EqualFold(origin, w.opts.Origin) {
 		return false, nil
 	}
-	return allowsRate(rate, strings.TrimSpace(resp.header("Webhook-Allowed-Rate")))
+	return allowsRate(rate, strings.TrimSpace(resp.header.Get("Webhook-Allowed-Rate")))
 }
 
 // allowsRate compares the rate that was asked for, per minute, with the one that is allowed.
@@ -131,7 +131,7 @@ func (w *Webhook) answer(s *schema.Subscription, resp *response) (schema.Consent
 		return schema.ConsentRefused, nil
 	case resp.status < 200 || resp.status > 299:
 		e := schema.Errorf(schema.Unavailable, "the endpoint answered %d to the verification", resp.status)
-		return schema.ConsentPending, e.Retry(retryAfter(resp.header("Retry-After"), time.Now()))
+		return schema.ConsentPending, e.Retry(retryAfter(resp.retryAfter, time.Now()))
 	case echoes(resp.body, s.Challenge):
 		return schema.ConsentGiven, nil
 	}

@@ -9,14 +9,13 @@ import (
 	"github.com/handfast-mq/handfast/schema"
 )
 
-// metrics are what the package tells about itself. Connections are counted where they are made, since asking the
-// transport on every exchange would cost more than the exchange's own bookkeeping.
+// metrics are what the package tells about itself.
 type metrics struct {
-	outcomes  [schema.Nacked + 1]prometheus.Counter
-	seconds   prometheus.Histogram
-	refused   prometheus.Counter
-	exchanges atomic.Int64
-	dials     atomic.Int64
+	outcomes [schema.Nacked + 1]prometheus.Counter
+	seconds  prometheus.Histogram
+	refused  prometheus.Counter
+	dials    atomic.Int64
+	reused   atomic.Int64
 }
 
 func newMetrics(r prometheus.Registerer, open func() int) (*metrics, error) {
@@ -33,12 +32,12 @@ func newMetrics(r prometheus.Registerer, open func() int) (*metrics, error) {
 		Help: "Deliveries that the address guard refused."})
 	connections := func(reused string, f func() float64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "handfast_webhook_connections_total",
-			Help:        "Exchanges by whether their connection was there already.",
+			Help:        "Connections that exchanges took, by whether they were there already.",
 			ConstLabels: prometheus.Labels{"reused": reused}}, f)
 	}
 	all := []prometheus.Collector{requests, m.seconds, m.refused,
 		connections("false", func() float64 { return float64(m.dials.Load()) }),
-		connections("true", func() float64 { return float64(max(0, m.exchanges.Load()-m.dials.Load())) }),
+		connections("true", func() float64 { return float64(m.reused.Load()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "handfast_webhook_breakers_open",
 			Help: "Subscriptions whose endpoint fails so steadily that deliveries are held back."},
 			func() float64 { return float64(open()) })}
@@ -54,7 +53,6 @@ func newMetrics(r prometheus.Registerer, open func() int) (*metrics, error) {
 }
 
 func (m *metrics) exchanged(took time.Duration, err error) {
-	m.exchanges.Add(1)
 	m.seconds.Observe(took.Seconds())
 	if isRefused(err) {
 		m.refused.Inc()

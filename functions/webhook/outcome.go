@@ -30,9 +30,9 @@ func fromResponse(r *response, now time.Time) schema.Result {
 		res.Outcome = schema.EndpointGone
 	case r.status == http.StatusTooManyRequests:
 		res.Outcome = schema.Held
-		res.RetryAfter = retryAfter(r.header("Retry-After"), now)
+		res.RetryAfter = retryAfter(r.retryAfter, now)
 	case r.status == http.StatusServiceUnavailable:
-		res.RetryAfter = retryAfter(r.header("Retry-After"), now)
+		res.RetryAfter = retryAfter(r.retryAfter, now)
 	}
 	res.Error = "the endpoint answered " + strconv.Itoa(r.status)
 	if text := http.StatusText(r.status); text != "" {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,11 +28,12 @@ type request struct {
 	once bool
 }
 
-// response is what came back. Header values and body are the caller's own.
+// response is what came back; it is the caller's own.
 type response struct {
-	status int
-	header func(name string) string
-	body   []byte // cut at schema.ResponseBytesMax
+	status     int
+	retryAfter string
+	header     http.Header // of an answer to OPTIONS
+	body       []byte      // cut at schema.ResponseBytesMax
 }
 
 // transport makes exchanges. ctx bounds the whole exchange, body included. Redirects are not followed. A kept
@@ -64,10 +66,18 @@ func counted(dial dialFunc, n *atomic.Int64) dialFunc {
 }
 
 // netTransport speaks HTTP/1.1 and HTTP/2 through net/http.
-type netTransport struct{ t *http.Transport }
+type netTransport struct {
+	t     *http.Transport
+	trace *httptrace.ClientTrace
+}
 
-func newNetTransport(dial dialFunc, conf *tls.Config) *netTransport {
-	return &netTransport{&http.Transport{
+func newNetTransport(dial dialFunc, conf *tls.Config, reused *atomic.Int64) *netTransport {
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if info.Reused {
+			reused.Add(1)
+		}
+	}}
+	return &netTransport{trace: trace, t: &http.Transport{
 		DialContext:            dial,
 		TLSClientConfig:        conf,
 		TLSHandshakeTimeout:    10 * time.Second,
@@ -83,7 +93,7 @@ func newNetTransport(dial dialFunc, conf *tls.Config) *netTransport {
 func (n *netTransport) close() { n.t.CloseIdleConnections() }
 
 func (n *netTransport) exchange(ctx context.Context, r *request) (*response, error) {
-	req, err := newHTTPRequest(ctx, r)
+	req, err := newHTTPRequest(httptrace.WithClientTrace(ctx, n.trace), r)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +109,7 @@ func (n *netTransport) exchange(ctx context.Context, r *request) (*response, err
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	return &response{status: resp.StatusCode, header: resp.Header.Get, body: body}, nil
+	return &response{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After"), header: resp.Header, body: body}, nil
 }
 
 func newHTTPRequest(ctx context.Context, r *request) (*http.Request, error) {

@@ -37,7 +37,7 @@ type Options struct {
 // Webhook is schema.Invoker and schema.Verifier for webhook targets.
 type Webhook struct {
 	opts      Options
-	transport *transports
+	transport transport
 	breakers  *breakers
 	metrics   *metrics
 	ctx       context.Context // ends with Close
@@ -71,7 +71,7 @@ func New(o Options) (*Webhook, error) {
 		return nil, err
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
-	w.transport = newTransports(counted(g.dialer(o.Resolver), &w.metrics.dials), tlsConfig(o.TLS))
+	w.transport = newTransports(counted(g.dialer(o.Resolver), &w.metrics.dials), tlsConfig(o.TLS), &w.metrics.reused)
 	return w, nil
 }
 

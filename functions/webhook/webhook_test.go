@@ -49,6 +49,22 @@ func newLocal(t testing.TB) *Webhook {
 	return newTest(t, Options{Targets: Targets{AllowPrivate: true}})
 }
 
+// eachTransport runs a test with either way to make an exchange.
+func eachTransport(t *testing.T, test func(t *testing.T, w *Webhook)) {
+	for name, choose := range map[string]func(*transports) transport{
+		"net":  func(t *transports) transport { return t.net },
+		"fast": func(t *transports) transport { return t.fast },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newLocal(t)
+			all := w.transport.(*transports)
+			t.Cleanup(all.close)
+			w.transport = choose(all)
+			test(t, w)
+		})
+	}
+}
+
 func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -100,8 +116,9 @@ func endpoint(t testing.TB) (*httptest.Server, func() received) {
 }
 
 // What arrives is what was stored, and the published library accepts its signature.
-func TestDelivery(t *testing.T) {
-	w := newLocal(t)
+func TestDelivery(t *testing.T) { eachTransport(t, testDelivery) }
+
+func testDelivery(t *testing.T, w *Webhook) {
 	s, last := endpoint(t)
 	verifier, err := standardwebhooks.NewWebhook(testSecret)
 	if err != nil {
@@ -138,8 +155,9 @@ func TestDelivery(t *testing.T) {
 }
 
 // Attributes cannot break out of their header or take another one's place.
-func TestAttributes(t *testing.T) {
-	w := newLocal(t)
+func TestAttributes(t *testing.T) { eachTransport(t, testAttributes) }
+
+func testAttributes(t *testing.T, w *Webhook) {
 	s, last := endpoint(t)
 	d := delivery("{}")
 	d.Attributes = []schema.Attribute{{Name: "plain", Value: "yes"}, {Name: "a\r\nX-Evil: 1", Value: "b\r\nX-Evil: 2"},
@@ -200,8 +218,9 @@ func TestCloudEvents(t *testing.T) {
 	}
 }
 
-func TestOutcomes(t *testing.T) {
-	w := newLocal(t)
+func TestOutcomes(t *testing.T) { eachTransport(t, testOutcomes) }
+
+func testOutcomes(t *testing.T, w *Webhook) {
 	var hits atomic.Int64
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		hits.Add(1)
@@ -245,7 +264,9 @@ func TestOutcomes(t *testing.T) {
 }
 
 // An endpoint can answer slowly, endlessly, compressed or with nonsense: a delivery ends in time, bounded, with words.
-func TestHostileAnswers(t *testing.T) {
+func TestHostileAnswers(t *testing.T) { eachTransport(t, testHostileAnswers) }
+
+func testHostileAnswers(t *testing.T, w *Webhook) {
 	stop := make(chan struct{})
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
@@ -288,7 +309,6 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { handlers[r.URL.Path](w, r) })
 	t.Cleanup(func() { close(stop) })
-	w := newLocal(t)
 	for path, want := range map[string]schema.Outcome{"/slow-header": schema.Failed, "/slow-body": schema.Failed, "/endless": schema.Delivered,
 		"/gzip": schema.Delivered, "/headers": schema.Failed, "/reset": schema.Failed, "/nonsense": schema.Failed} {
 		sub := subscription(s.URL + path)
@@ -323,6 +343,24 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// A connection that was closed while it was idle is not used, even where a second try is forbidden.
+func TestAtMostOnce(t *testing.T) {
+	var hits atomic.Int64
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) { hits.Add(1) })
+	w := newLocal(t)
+	sub := subscription(s.URL)
+	sub.Guarantee = schema.AtMostOnce
+	for i := range 20 {
+		if r := invoke(t, w, sub, delivery("{}")); r.Outcome != schema.Delivered || hits.Load() != int64(i+1) {
+			t.Fatalf("delivery %d: %+v, %d requests", i, r, hits.Load())
+		}
+		s.CloseClientConnections() // returns when they are closed
+	}
+	if d := w.metrics.dials.Load(); d < 2 {
+		t.Errorf("%d connections", d)
+	}
+}
+
 // A shutdown holds what is under way: nothing counts against the endpoint.
 func TestShutdownHolds(t *testing.T) {
 	arrived, stop := make(chan struct{}, 2), make(chan struct{})
@@ -353,7 +391,9 @@ func TestShutdownHolds(t *testing.T) {
 }
 
 // A kept connection that the endpoint closed meanwhile is no failed attempt.
-func TestIdleConnectionClosed(t *testing.T) {
+func TestIdleConnectionClosed(t *testing.T) { eachTransport(t, testIdleConnectionClosed) }
+
+func testIdleConnectionClosed(t *testing.T, w *Webhook) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +419,6 @@ func TestIdleConnectionClosed(t *testing.T) {
 			}()
 		}
 	}()
-	w := newLocal(t)
 	for i := range 20 {
 		if r := invoke(t, w, subscription("http://"+l.Addr().String()), delivery(strings.Repeat("x", 1000))); r.Outcome != schema.Delivered {
 			t.Fatalf("delivery %d: %+v", i, r)
@@ -427,8 +466,9 @@ func TestHTTP2GoAway(t *testing.T) {
 }
 
 // Many deliveries at a time share few connections.
-func TestConnectionsAreReused(t *testing.T) {
-	w := newTest(t, Options{Targets: Targets{AllowPrivate: true}, Registerer: prometheus.NewRegistry()})
+func TestConnectionsAreReused(t *testing.T) { eachTransport(t, testConnectionsAreReused) }
+
+func testConnectionsAreReused(t *testing.T, w *Webhook) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) { w.Write(make([]byte, 30<<10)) })
 	const workers, each = 50, 20
 	var wg sync.WaitGroup
@@ -442,8 +482,45 @@ func TestConnectionsAreReused(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	if n := w.metrics.dials.Load() + w.metrics.reused.Load(); n < workers*each {
+		t.Errorf("%d connections counted for %d deliveries", n, workers*each)
+	}
 	if d := w.metrics.dials.Load(); d > workers+idleConnsPerHost {
 		t.Errorf("%d connections for %d deliveries", d, workers*each)
+	}
+}
+
+// The numbers are registered once and count what happened.
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s, _ := endpoint(t)
+	w := newTest(t, Options{Targets: Targets{AllowPrivate: true}, Registerer: registry})
+	for range 3 {
+		invoke(t, w, subscription(s.URL), delivery("{}"))
+	}
+	invoke(t, w, subscription("http://169.254.169.254/"), delivery("{}"))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			got[name] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	for name, want := range map[string]float64{"handfast_webhook_requests_total delivered": 3, "handfast_webhook_requests_total failed": 1,
+		"handfast_webhook_guard_refused_total": 1, "handfast_webhook_connections_total false": 1, "handfast_webhook_connections_total true": 2, "handfast_webhook_request_seconds": 4} {
+		if got[name] != want {
+			t.Errorf("%s is %v, not %v", name, got[name], want)
+		}
+	}
+	if _, err := New(Options{Registerer: registry}); err == nil {
+		t.Error("registered twice")
 	}
 }
 
