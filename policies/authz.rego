@@ -95,19 +95,14 @@ grounds contains sprintf("the rule %s", [input.topic.rule.name]) if {
 	input.action in rule_allows[input.topic.rule.name]
 }
 
-# A rule that a user wrote was asked before; it answers for nothing but these.
-own_rule_actions := {"publish", "subscribe", "auto_approve"}
+# A rule that a user wrote was asked before; it answers for nothing but these, and whoever may publish or subscribe by it
+# may see the topic.
+own_rule_actions := {"publish", "subscribe", "auto_approve", "read_topic"}
 
 grounds contains "the topic's own rule" if {
 	input.topic.rule.own
 	input.action in own_rule_actions
 	input.topic.rule.says == true
-}
-
-# Who may subscribe or publish by a user's rule may see the topic; the rule itself says nothing on reading.
-grounds contains "topics under a user's rule can be read" if {
-	input.topic.rule.own
-	input.action == "read_topic"
 }
 
 # Subscriptions.

@@ -104,13 +104,12 @@ test_auto_approve if {
 }
 
 test_own_rule if {
-	every action in {"publish", "subscribe", "auto_approve"} {
+	every action in {"publish", "subscribe", "auto_approve", "read_topic"} {
 		allows(request(5, action, {"topic": own_topic(true)}))
 		denies(request(5, action, {"topic": own_topic(false)}))
 		allows(request(2, action, {"topic": own_topic(false)}))
 	}
 	denies(request(5, "delete_topic", {"topic": own_topic(true)}))
-	allows(request(5, "read_topic", {"topic": own_topic(false)}))
 }
 
 test_own_rule_cannot_take_a_built_in_name if {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/open-policy-agent/opa/v1/bundle"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -232,6 +233,41 @@ decision := {"allow": true, "reasons": ["red"]} if input.principal.id in data.te
 	}
 	if d := a.Authorize(t.Context(), publish(owner, openT, open)); d.Allow {
 		t.Error(d.Reasons)
+	}
+}
+
+func TestArchive(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	pack := func(text string) {
+		t.Helper()
+		f, err := os.Create(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b := bundle.Bundle{Data: map[string]any{}, Modules: []bundle.ModuleFile{{URL: "/p.rego", Path: "/p.rego", Raw: []byte(text)}}}
+		if err := bundle.NewWriter(f).UseModulePath(true).Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pack("package handfast.authz\ndecision := {\"allow\": input.grant, \"reasons\": []}")
+	a := newTest(t, Options{Dir: file, Poll: -1})
+	r := publish(stranger, openT, open)
+	if d := a.Authorize(t.Context(), r); d.Allow {
+		t.Error(d.Reasons)
+	}
+	pack("package handfast.authz\ndecision := {\"allow\": true, \"reasons\": []}")
+	if err := a.Reload(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := a.Authorize(t.Context(), r); !d.Allow {
+		t.Error(d.Reasons)
+	}
+	if err := os.WriteFile(file, []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Reload(t.Context()); err == nil || !a.Authorize(t.Context(), r).Allow {
+		t.Errorf("a broken archive: %v", err)
 	}
 }
 

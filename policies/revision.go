@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -135,18 +136,12 @@ func runTests(ctx context.Context, src *sources) error {
 // volatile tells whether compiled modules look at anything that is not in the cache's key: input.request, input as a
 // whole or by a variable, or a built-in function whose answer changes.
 func volatile(c *ast.Compiler) bool {
-	changing := map[string]bool{}
-	for _, b := range ast.CapabilitiesForThisVersion().Builtins {
-		if b.IsNondeterministic() {
-			changing[b.Name] = true
-		}
-	}
 	found := false
 	for _, m := range c.Modules {
 		ast.WalkRefs(m, func(ref ast.Ref) bool {
 			if ref.HasPrefix(ast.InputRootRef) {
 				found = found || len(ref) < 2 || !isString(ref[1]) || ref[1].Equal(ast.StringTerm("request"))
-			} else if changing[ref.String()] {
+			} else if changing()[ref.String()] {
 				found = true
 			}
 			return found
@@ -154,6 +149,17 @@ func volatile(c *ast.Compiler) bool {
 	}
 	return found
 }
+
+// changing are the built-in functions whose answer is not given by their arguments.
+var changing = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	for _, b := range ast.CapabilitiesForThisVersion().Builtins {
+		if b.IsNondeterministic() {
+			names[b.Name] = true
+		}
+	}
+	return names
+})
 
 func isString(t *ast.Term) bool {
 	_, ok := t.Value.(ast.String)

@@ -2,8 +2,8 @@ package policies
 
 import (
 	"context"
-	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -15,8 +15,17 @@ import (
 // true or false (undefined is false), over the same input as the policies'.
 const RulePackage = "handfast.rule"
 
-// ruleActions are the actions that a user's rule decides on.
-var ruleActions = map[schema.Action]bool{schema.ActionPublish: true, schema.ActionSubscribe: true, schema.ActionAutoApprove: true}
+// questions are what a user's rule is asked on an action; one yes is a yes. Who may publish or subscribe by a rule may
+// also see the topic.
+var questions = map[schema.Action][]schema.Action{
+	schema.ActionPublish:     {schema.ActionPublish},
+	schema.ActionSubscribe:   {schema.ActionSubscribe},
+	schema.ActionAutoApprove: {schema.ActionAutoApprove},
+	schema.ActionReadTopic:   {schema.ActionPublish, schema.ActionSubscribe},
+}
+
+// answers are the names that a user's rule may define.
+var answers = map[schema.Action]bool{schema.ActionPublish: true, schema.ActionSubscribe: true, schema.ActionAutoApprove: true}
 
 // ruleBuiltins are the functions that a user's rule may call. A rule answers yes or no, so it gets what looks at
 // things: nothing that reaches the network, the process or other policies, and nothing that makes large things of
@@ -39,7 +48,7 @@ func wordSet(s string) map[string]bool {
 }
 
 // ruleCapabilities are what a user's rule is compiled with.
-func ruleCapabilities() *ast.Capabilities {
+var ruleCapabilities = sync.OnceValue(func() *ast.Capabilities {
 	c := ast.CapabilitiesForThisVersion()
 	kept := make([]*ast.Builtin, 0, len(ruleBuiltins))
 	for _, b := range c.Builtins {
@@ -50,7 +59,7 @@ func ruleCapabilities() *ast.Capabilities {
 	c.Builtins = kept
 	c.AllowNet = []string{}
 	return c
-}
+})
 
 // rule is one user's rule, ready to be asked.
 type rule struct {
@@ -106,7 +115,7 @@ func checkModule(m *ast.Module) (map[schema.Action]bool, error) {
 	defined := map[schema.Action]bool{}
 	for _, r := range m.Rules {
 		name := schema.Action(strings.Trim(r.Head.Ref()[0].Value.String(), `"`))
-		if !ruleActions[name] {
+		if !answers[name] {
 			continue
 		}
 		if len(r.Head.Ref()) != 1 || len(r.Head.Args) > 0 || r.Head.Key != nil {
@@ -122,7 +131,7 @@ func checkModule(m *ast.Module) (map[schema.Action]bool, error) {
 
 // ownRule returns the user's rule that governs the request's topic, when it has a say in the action.
 func ownRule(r *schema.AuthRequest) *schema.Rule {
-	if r.Topic == nil || r.Rule == nil || r.Rule.ID != r.Topic.Rule || builtin(r.Rule) || !ruleActions[r.Action] {
+	if r.Topic == nil || r.Rule == nil || r.Rule.ID != r.Topic.Rule || builtin(r.Rule) || questions[r.Action] == nil {
 		return nil
 	}
 	return r.Rule
@@ -159,27 +168,36 @@ func (a *Authorizer) compiled(text string) *rule {
 }
 
 func (u *rule) ask(ctx context.Context, r *schema.AuthRequest, doc document) (bool, error) {
-	query, ok := u.answers[r.Action]
-	if !ok {
-		return false, nil
-	}
 	input, err := ast.InterfaceToValue(doc)
 	if err != nil {
 		return false, err
 	}
-	results, err := query.Eval(ctx, rego.EvalParsedInput(input), rego.EvalTime(r.At))
-	switch {
-	case err != nil:
-		return false, err
-	case ctx.Err() != nil:
-		return false, ctx.Err()
-	case len(results) == 0:
-		return false, nil
-	case len(results) != 1 || len(results[0].Expressions) != 1:
-		return false, fmt.Errorf("%d results", len(results))
+	for _, question := range questions[r.Action] {
+		query, ok := u.answers[question]
+		if !ok {
+			continue
+		}
+		results, err := query.Eval(ctx, rego.EvalParsedInput(input), rego.EvalTime(r.At))
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return false, err
+		}
+		if yes(results) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// yes is one result that is the literal true.
+func yes(results rego.ResultSet) bool {
+	if len(results) != 1 || len(results[0].Expressions) != 1 {
+		return false
 	}
 	says, _ := results[0].Expressions[0].Value.(bool)
-	return says, nil
+	return says
 }
 
 // setSays puts a rule's answer where the policies look for it.

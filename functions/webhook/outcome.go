@@ -123,6 +123,10 @@ func describe(err error, timeout time.Duration) string {
 	case errors.Is(err, syscall.ENETUNREACH):
 		return "no network reaches the target"
 	}
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return "the exchange failed: " + clip(op.Op+": "+op.Err.Error()) // without the addresses
+	}
 	return "the exchange failed: " + clip(err.Error())
 }
 
