@@ -3,6 +3,7 @@ package policies
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/handfast-mq/handfast/schema"
 )
@@ -85,7 +86,7 @@ func TestOwnRule(t *testing.T) {
 
 // A rule that takes too long refuses those whom it speaks on, and nobody else.
 func TestSlowRule(t *testing.T) {
-	a := newTest(t, Options{})
+	a := newTest(t, Options{Timeout: 2 * time.Second})
 	slow := "package handfast.rule\nlist := [" + strings.Repeat("1,", 999) + "1]\n" +
 		"publish if count([1 | some a in list; some b in list; some c in list; a + b + c == 0]) == 0"
 	if err := CheckRule(slow); err != nil {
