@@ -35,7 +35,9 @@ const (
 	ActionReadCluster Action = "read_cluster"
 )
 
-// AuthRequest is all that a decision can depend on. It becomes the policies' input document.
+// AuthRequest is all that a decision can depend on. It becomes the policies' input document. The nouns and the list that
+// it points to are immutable snapshots: a change makes a new one at another address. Decisions are cached by those
+// addresses, so a noun that is changed in place keeps its old decisions.
 type AuthRequest struct {
 	Principal    *User
 	Action       Action
