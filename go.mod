@@ -11,7 +11,12 @@ require (
 	golang.org/x/time v0.16.0
 )
 
-require github.com/clipperhouse/uax29/v2 v2.6.0 // indirect
+require (
+	github.com/clipperhouse/uax29/v2 v2.6.0 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/spf13/cobra v1.10.2 // indirect
+	github.com/spf13/pflag v1.1.0 // indirect
+)
 
 require (
 	github.com/agnivade/levenshtein v1.2.2 // indirect

@@ -1,0 +1,122 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/handfast-mq/handfast/internal/node"
+	"github.com/handfast-mq/handfast/schema"
+)
+
+func newServe() *cobra.Command {
+	cfg := node.Default()
+	var logLevel, logFormat string
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a node",
+		Long: `Run a node on a data directory. The first start makes the cluster and its administrator, whose token is written to
+admin.token in the directory.
+
+Every flag can be given in the environment as HANDFAST_ and its name, in capitals and with _ for -:
+HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := fromEnvironment(c.Flags()); err != nil {
+				return err
+			}
+			logger, err := newLogger(c.ErrOrStderr(), logLevel, logFormat)
+			if err != nil {
+				return err
+			}
+			cfg.Logger = logger
+			cfg.AdminToken = os.Getenv("HANDFAST_ADMIN_TOKEN")
+			return serve(c.Context(), cfg, c.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&cfg.Dir, "dir", cfg.Dir, "data directory")
+	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address of the API")
+	f.IntVar(&cfg.Partitions, "partitions", cfg.Partitions, "partitions of a new cluster; they can never be changed")
+	f.StringVar(&cfg.PolicyDir, "policy-dir", cfg.PolicyDir, "directory or bundle of Rego policies that replaces the built-in ones; reloaded when it changes")
+	f.StringVar(&cfg.PublicURL, "public-url", cfg.PublicURL, "how webhook endpoints reach this cluster, for consent given later")
+	f.StringVar(&cfg.Origin, "origin", cfg.Origin, "DNS name that webhook endpoints are shown (default: the host of --public-url, or of this machine)")
+	f.BoolVar(&cfg.AllowPrivateTargets, "allow-private-targets", cfg.AllowPrivateTargets, "let webhooks go to private addresses and by plain http: for development only")
+	f.StringSliceVar(&cfg.AllowTargets, "allow-target", cfg.AllowTargets, "host or CIDR that webhooks may go to although it is private")
+	f.IntVar(&cfg.UserRate, "user-rate", cfg.UserRate, "requests a second that one user may make at this node; 0 = no bound")
+	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&logFormat, "log-format", "text", "text or json")
+	return c
+}
+
+// fromEnvironment sets the flags that were not given from HANDFAST_… variables.
+func fromEnvironment(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "HANDFAST_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		if value, there := os.LookupEnv(name); there && !f.Changed {
+			if failed := flags.Set(f.Name, value); failed != nil {
+				err = usagef("%s: %w", name, failed)
+			}
+		}
+	})
+	return err
+}
+
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, usagef("--log-level must be debug, info, warn or error, not %q", level)
+	}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})), nil
+	}
+	return nil, usagef("--log-format must be text or json, not %q", format)
+}
+
+// serve runs a node until SIGTERM or SIGINT, or until it fails.
+func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	n, err := node.Open(ctx, cfg)
+	if schema.KindOf(err) == schema.Invalid {
+		return usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	greet(out, n, cfg)
+	select {
+	case <-ctx.Done():
+	case err = <-n.Failed():
+	}
+	stop() // a second signal ends the process at once
+	if closed := n.Close(context.Background()); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// greet says what to do next.
+func greet(out io.Writer, n *node.Node, cfg node.Config) {
+	token := filepath.Join(cfg.Dir, node.TokenFile)
+	fmt.Fprintf(out, "handfast serves at %s\n", n.URL())
+	if n.Created {
+		fmt.Fprintf(out, "a new cluster was made; the administrator's token is in %s\n", token)
+	}
+	fmt.Fprintf(out, "\nnext, in another terminal:\n\n  export HANDFAST_SERVER=%s HANDFAST_TOKEN=$(cat %s)\n  curl -s -H \"Authorization: Bearer $HANDFAST_TOKEN\" $HANDFAST_SERVER/user\n\n", n.URL(), token)
+}

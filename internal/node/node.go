@@ -1,0 +1,210 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/handfast-mq/handfast/functions/webhook"
+	"github.com/handfast-mq/handfast/gateway"
+	"github.com/handfast-mq/handfast/partitions"
+	"github.com/handfast-mq/handfast/partitions/session"
+	"github.com/handfast-mq/handfast/policies"
+	"github.com/handfast-mq/handfast/schema"
+	"github.com/handfast-mq/handfast/schema/catalog"
+	"github.com/handfast-mq/handfast/schema/pebble"
+)
+
+// TokenFile is the name, within the data directory, of the file with the administrator's token.
+const TokenFile = "admin.token"
+
+// Node is a running node.
+type Node struct {
+	cfg      Config
+	store    schema.Store
+	catalog  *catalog.Catalog
+	policies *policies.Authorizer
+	webhook  *webhook.Webhook
+	service  *partitions.Service
+	gateway  *gateway.Gateway
+	listener net.Listener
+	serving  sync.WaitGroup
+	failed   chan error
+
+	// Created tells that this start made the cluster, and its administrator.
+	Created bool
+}
+
+// Open starts a node and returns when it takes requests. Close ends it.
+func Open(ctx context.Context, cfg Config) (n *Node, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	n = &Node{cfg: cfg, failed: make(chan error, 1)}
+	defer func() {
+		if err != nil {
+			n.Close(ctx)
+			n = nil
+		}
+	}()
+	// The address first: a port that is taken is found out before anything is touched.
+	if n.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
+		return n, fmt.Errorf("listen: %w", err)
+	}
+	if err := n.openStore(ctx); err != nil {
+		return n, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if err := n.openParts(ctx, registry); err != nil {
+		return n, err
+	}
+	n.serving.Go(func() {
+		if err := n.gateway.Serve(n.listener); err != nil {
+			n.failed <- fmt.Errorf("serve: %w", err)
+		}
+	})
+	return n, nil
+}
+
+func (n *Node) openStore(ctx context.Context) error {
+	store, err := pebble.Open(n.cfg.Dir, pebble.Options{Logger: n.cfg.Logger})
+	if err != nil {
+		return err
+	}
+	n.store = store
+	if n.catalog, err = catalog.Open(ctx, n.store); err != nil {
+		return err
+	}
+	return n.initCluster(ctx)
+}
+
+// initCluster makes the cluster on the first start. The token is on disk before the cluster exists: a start that dies in between
+// goes on with the same one.
+func (n *Node) initCluster(ctx context.Context) error {
+	if n.catalog.Cluster() != nil {
+		return nil
+	}
+	path := filepath.Join(n.cfg.Dir, TokenFile)
+	token := n.cfg.AdminToken
+	if kept, err := os.ReadFile(path); err == nil && token == "" {
+		token = strings.TrimSpace(string(kept))
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the administrator's token: %w", err)
+	}
+	if token == "" {
+		token = catalog.NewToken()
+	}
+	if err := writeToken(path, token); err != nil {
+		return fmt.Errorf("write the administrator's token: %w", err)
+	}
+	_, err := n.catalog.Init(ctx, n.cfg.Partitions, token)
+	n.Created = err == nil
+	return err
+}
+
+func writeToken(path, token string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Chmod(0o600); err != nil {
+		return err
+	}
+	if _, err := f.WriteString(token + "\n"); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (err error) {
+	if n.policies, err = policies.New(policies.Options{Dir: n.cfg.PolicyDir, Logger: n.cfg.Logger, Registerer: registry}); err != nil {
+		return err
+	}
+	targets := webhook.Targets{AllowPrivate: n.cfg.AllowPrivateTargets, Allow: n.cfg.AllowTargets, OwnPorts: []int{n.listener.Addr().(*net.TCPAddr).Port}}
+	callback := ""
+	if n.cfg.PublicURL != "" {
+		callback = strings.TrimSuffix(n.cfg.PublicURL, "/") + "/confirm_subscription?challenge="
+	}
+	if n.webhook, err = webhook.New(webhook.Options{Targets: targets, Origin: n.origin(), CallbackURL: callback, Logger: n.cfg.Logger, Registerer: registry}); err != nil {
+		return err
+	}
+	me := schema.SessionID(uuid.NewString())
+	if err := n.store.OpenSession(ctx, me); err != nil {
+		return fmt.Errorf("open session: %w", err)
+	}
+	if n.service, err = partitions.Open(ctx, partitions.Config{
+		Store: n.store, Catalog: n.catalog, Session: me, Verifier: session.Standing{},
+		Invokers: map[schema.TargetType]schema.Invoker{schema.TargetWebhook: n.webhook},
+		Logger:   n.cfg.Logger, Registry: registry,
+	}); err != nil {
+		return err
+	}
+	n.gateway = gateway.New(gateway.Config{
+		Catalog: n.catalog, Broker: n.service, Attempts: n.store, Authorizer: n.policies, Verifier: n.webhook,
+		CheckURL:  func(u string) error { return webhook.CheckURL(u, targets) },
+		NewSecret: webhook.NewSecret, CheckRule: policies.CheckRule,
+		Targets:  map[schema.TargetType]bool{schema.TargetWebhook: true},
+		UserRate: n.cfg.UserRate, Logger: n.cfg.Logger, Registry: registry,
+	})
+	return nil
+}
+
+func (n *Node) origin() string {
+	if n.cfg.Origin != "" {
+		return n.cfg.Origin
+	}
+	if u, err := url.Parse(n.cfg.PublicURL); err == nil {
+		return u.Hostname()
+	}
+	return ""
+}
+
+// URL is where the node answers.
+func (n *Node) URL() string { return "http://" + n.listener.Addr().String() }
+
+// Failed gets an error when the node can no longer serve.
+func (n *Node) Failed() <-chan error { return n.failed }
+
+// closeTimeout bounds how long open requests are waited for.
+const closeTimeout = 5 * time.Second
+
+// Close takes no new requests, answers those that are under way, flushes and ends. It can be called on a node that did not fully start.
+func (n *Node) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	var errs []error
+	if n.gateway != nil {
+		errs = append(errs, n.gateway.Shutdown(ctx))
+	}
+	if n.listener != nil {
+		n.listener.Close()
+	}
+	n.serving.Wait()
+	if n.webhook != nil {
+		errs = append(errs, n.webhook.Close())
+	}
+	if n.service != nil {
+		n.service.Close()
+	}
+	if n.policies != nil {
+		errs = append(errs, n.policies.Close())
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	return errors.Join(errs...)
+}
