@@ -52,9 +52,24 @@ func writeFormat(fs vfs.FS, dir, path string) error {
 	if err := fs.Rename(path+".new", path); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+	return syncDir(fs, dir)
+}
+
+func syncDir(fs vfs.FS, dir string) error {
 	d, err := fs.OpenDir(dir)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", dir, err)
+		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// syncParents makes the entries durable that lead to dir. Those further up may belong to others, and mostly are old:
+// what cannot be synced there is let be.
+func syncParents(fs vfs.FS, dir string) error {
+	parent := fs.PathDir(dir)
+	err := syncDir(fs, parent)
+	for d := parent; fs.PathDir(d) != d; d = fs.PathDir(d) {
+		_ = syncDir(fs, fs.PathDir(d))
+	}
+	return err
 }

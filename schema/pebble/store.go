@@ -85,6 +85,9 @@ func (s *Store) start(dir string, o Options) (err error) {
 	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make data directory %s: %w", dir, err)
 	}
+	if err := syncParents(o.FS, dir); err != nil {
+		return fmt.Errorf("sync the parent of %s: %w", dir, err)
+	}
 	if s.lock, err = o.FS.Lock(o.FS.PathJoin(dir, "lock")); err != nil {
 		return fmt.Errorf("data directory %s is in use by another process: %w", dir, err)
 	}

@@ -55,6 +55,9 @@ func openFiles(o Options) (*files, error) {
 	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make log directory: %w", err)
 	}
+	if err := syncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
+		return nil, fmt.Errorf("sync the log directory's parent: %w", err)
+	}
 	names, err := o.FS.List(o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("list log directory: %w", err)
@@ -138,7 +141,7 @@ func (fl *files) make(id uint64, spare string, bytes int64) (file, error) {
 		}
 	}
 	if err == nil {
-		err = fl.syncDir()
+		err = syncDir(fl.fs, fl.dir)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -148,8 +151,8 @@ func (fl *files) make(id uint64, spare string, bytes int64) (file, error) {
 	return f, nil
 }
 
-func (fl *files) syncDir() error {
-	d, err := fl.fs.OpenDir(fl.dir)
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
 	if err != nil {
 		return err
 	}
