@@ -25,6 +25,7 @@ type index struct {
 	live  map[uint64]int64                   // by segment
 	sizes map[topic]int64                    // a cache of rowSize
 	last  map[schema.PartitionID]epochAndSeq // the highest known: what is above is new without a look
+	batch batch                              // its maps are used again
 	row   []byte                             // scratch
 	kbuf  key                                // scratch
 }
@@ -55,6 +56,7 @@ type batch struct {
 
 func openIndex(db *cockroach.DB) (*index, error) {
 	ix := &index{db: db, live: map[uint64]int64{}, sizes: map[topic]int64{}, last: map[schema.PartitionID]epochAndSeq{}}
+	ix.batch = batch{ix: ix, commits: map[commitID]uint32{}, live: map[uint64]struct{}{}, sizes: map[topic]struct{}{}}
 	v, ok, err := get(db, row(rowMark))
 	if err == nil && ok {
 		ix.mark, err = parseMark(v)
@@ -69,8 +71,14 @@ func openIndex(db *cockroach.DB) (*index, error) {
 	return ix, err
 }
 
+// newBatch begins a change. The mutex is held until it is finished or closed.
 func (ix *index) newBatch() *batch {
-	return &batch{Batch: ix.db.NewBatch(), ix: ix, live: map[uint64]struct{}{}, sizes: map[topic]struct{}{}}
+	b := &ix.batch
+	clear(b.commits)
+	clear(b.live)
+	clear(b.sizes)
+	b.Batch = ix.db.NewBatch()
+	return b
 }
 
 // Apply notes records of the log. It implements segment.Index.
@@ -112,7 +120,9 @@ func (b *batch) commit(e *segment.Entry) error {
 		return nil
 	}
 	for i := range e.Frames {
-		b.frame(e, &e.Frames[i])
+		if err := b.frame(e, &e.Frames[i]); err != nil {
+			return err
+		}
 	}
 	c := commitRow{at: e.Position, metaBytes: e.MetaBytes, crc: e.MetaCRC, frames: len(e.Frames)}
 	ix := b.ix
@@ -140,9 +150,6 @@ func (b *batch) known(e *segment.Entry) (crc uint32, ok bool, err error) {
 			return c.crc, ok, err
 		}
 	}
-	if b.commits == nil {
-		b.commits = map[commitID]uint32{}
-	}
 	b.commits[id] = e.MetaCRC
 	return 0, false, nil
 }
@@ -169,7 +176,7 @@ func (ix *index) highest(p schema.PartitionID) (epochAndSeq, error) {
 	return last, errors.Join(it.Error(), it.Close())
 }
 
-func (b *batch) frame(e *segment.Entry, f *segment.FrameEntry) {
+func (b *batch) frame(e *segment.Entry, f *segment.FrameEntry) error {
 	r := frameRow{at: segment.Position{Segment: e.Position.Segment, Offset: f.Offset}, length: f.Length, crc: f.CRC,
 		count: f.Count, time: f.Time, epoch: e.Epoch, seq: e.Seq}
 	ix := b.ix
@@ -180,7 +187,7 @@ func (b *batch) frame(e *segment.Entry, f *segment.FrameEntry) {
 	ix.kbuf = append(ix.kbuf[:0], rowOffset).partition(e.Partition).number(int64(f.First))
 	_ = b.Set(ix.kbuf, ix.row, nil)
 	b.addLive(r.at.Segment, r.cost())
-	b.addSize(topic{e.Partition, f.Topic}, int64(f.Length))
+	return b.addSize(topic{e.Partition, f.Topic}, int64(f.Length))
 }
 
 // moved points the frames that still live to their new place.
@@ -217,34 +224,43 @@ func (b *batch) addLive(id uint64, n int64) {
 	b.live[id] = struct{}{}
 }
 
-func (b *batch) addSize(t topic, n int64) {
-	b.ix.sizes[t] = b.ix.size(t) + n
+func (b *batch) addSize(t topic, n int64) error {
+	size, err := b.ix.size(t)
+	if err != nil {
+		return err
+	}
+	b.ix.sizes[t] = size + n
 	b.sizes[t] = struct{}{}
+	return nil
 }
 
 // size returns the bytes of a topic's frames in a partition. The mutex is held.
-func (ix *index) size(t topic) int64 {
+func (ix *index) size(t topic) (int64, error) {
 	if n, ok := ix.sizes[t]; ok {
-		return n
+		return n, nil
 	}
-	v, ok, err := get(ix.db, row(rowSize).partition(t.partition).number(int64(t.id)))
-	if err != nil || !ok {
-		return 0
-	}
-	return int64(parseNumber(v))
+	v, _, err := get(ix.db, row(rowSize).partition(t.partition).number(int64(t.id)))
+	return int64(parseNumber(v)), err
 }
 
-func (b *batch) putMark(m segment.Mark) { _ = b.Set(row(rowMark), appendMark(nil, m), nil) }
+func (b *batch) putMark(m segment.Mark) {
+	ix := b.ix
+	ix.kbuf, ix.row = append(ix.kbuf[:0], rowMark), appendMark(ix.row[:0], m)
+	_ = b.Set(ix.kbuf, ix.row, nil)
+}
 
 // finish adds the changed counters and commits.
 func (b *batch) finish(o *cockroach.WriteOptions) error {
+	ix := b.ix
 	for id := range b.live {
-		n := b.ix.live[id]
-		_ = b.Set(row(rowLive).number(int64(id)), binary.LittleEndian.AppendUint64(nil, uint64(n)), nil)
+		ix.kbuf = append(ix.kbuf[:0], rowLive).number(int64(id))
+		ix.row = binary.LittleEndian.AppendUint64(ix.row[:0], uint64(ix.live[id]))
+		_ = b.Set(ix.kbuf, ix.row, nil)
 	}
 	for t := range b.sizes {
-		k := row(rowSize).partition(t.partition).number(int64(t.id))
-		_ = b.Set(k, binary.LittleEndian.AppendUint64(nil, uint64(b.ix.sizes[t])), nil)
+		ix.kbuf = append(ix.kbuf[:0], rowSize).partition(t.partition).number(int64(t.id))
+		ix.row = binary.LittleEndian.AppendUint64(ix.row[:0], uint64(ix.sizes[t]))
+		_ = b.Set(ix.kbuf, ix.row, nil)
 	}
 	err := errors.Join(b.Commit(o), b.Close())
 	if len(b.ix.sizes) > sizesMax {

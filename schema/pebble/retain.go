@@ -27,12 +27,13 @@ func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID
 		return nil, false, internal(err, "read the index")
 	}
 	b := ix.newBatch()
-	if err := b.forgetCommits(p, dead); err != nil {
+	err = b.forgetCommits(p, dead)
+	for i := 0; i < len(dead) && err == nil; i++ {
+		err = b.forget(p, t, &dead[i].frameRow)
+	}
+	if err != nil {
 		_ = b.Close()
 		return nil, false, internal(err, "read the index")
-	}
-	for i := range dead {
-		b.forget(p, t, &dead[i].frameRow)
 	}
 	// Ranges, since who reads from the oldest frame would step over each deleted row.
 	_ = b.DeleteRange(topicKey(p, t), frameKey(p, t, dead[len(dead)-1].end()), nil)
@@ -49,11 +50,14 @@ func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID
 
 // expired returns the oldest frames that retention ends.
 func (s *Store) expired(t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64) (dead []place, more bool, err error) {
+	size, err := s.index.size(topic{p, t})
+	if err != nil {
+		return nil, false, err
+	}
 	c, err := s.topicFrames(t, p)
 	if err != nil {
 		return nil, false, err
 	}
-	size := s.index.size(topic{p, t})
 	for f, ok := c.first(); ok; f, ok = c.next() {
 		if !f.when().Before(before) && (bytesMax <= 0 || size <= bytesMax) {
 			break

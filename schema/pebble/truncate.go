@@ -19,7 +19,7 @@ func (ix *index) Truncate(end segment.Position) error {
 		r, err := parseFrameRow(v)
 		if err == nil && !r.at.Less(end) {
 			p := schema.PartitionID(uint16(k[1])<<8 | uint16(k[2]))
-			b.forget(p, schema.TopicID(numberAt(k, 3)), &r)
+			err = b.forget(p, schema.TopicID(numberAt(k, 3)), &r)
 			_ = b.Delete(bytes.Clone(k), nil)
 			_ = b.Delete(offsetKey(p, schema.Offset(numberAt(k, 11))), nil)
 		}
@@ -48,7 +48,7 @@ func (ix *index) Truncate(end segment.Position) error {
 }
 
 // forget takes a frame out of the counters.
-func (b *batch) forget(p schema.PartitionID, t schema.TopicID, r *frameRow) {
+func (b *batch) forget(p schema.PartitionID, t schema.TopicID, r *frameRow) error {
 	b.addLive(r.at.Segment, -r.cost())
-	b.addSize(topic{p, t}, -int64(r.length))
+	return b.addSize(topic{p, t}, -int64(r.length))
 }

@@ -1,6 +1,7 @@
 package segment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -168,7 +169,7 @@ func (fl *files) wantSpare() {
 
 // makeSpare writes a file of zeros when there is no spare: blocks that were written once take the next write faster
 // than blocks that were only reserved.
-func (fl *files) makeSpare() error {
+func (fl *files) makeSpare(ctx context.Context) error {
 	fl.mu.Lock()
 	have := len(fl.spares) > 0
 	name := fmt.Sprintf("%s%016x", sparePre, fl.nextID)
@@ -177,7 +178,7 @@ func (fl *files) makeSpare() error {
 		return nil
 	}
 	path := fl.fs.PathJoin(fl.dir, name)
-	if err := fl.writeZeros(path); err != nil {
+	if err := fl.writeZeros(ctx, path); err != nil {
 		_ = fl.fs.Remove(path)
 		return err
 	}
@@ -187,7 +188,7 @@ func (fl *files) makeSpare() error {
 	return nil
 }
 
-func (fl *files) writeZeros(path string) error {
+func (fl *files) writeZeros(ctx context.Context, path string) error {
 	f, err := fl.fs.Create(path, category)
 	if err != nil {
 		return err
@@ -195,7 +196,10 @@ func (fl *files) writeZeros(path string) error {
 	zeros := make([]byte, min(zeroBytes, fl.bytes))
 	for at := int64(0); at < fl.bytes && err == nil; at += int64(len(zeros)) {
 		// Syncing each piece keeps the sync of a waiting commit from finding it all in the disk's queue.
-		if _, err = f.WriteAt(zeros, at); err == nil {
+		if err = ctx.Err(); err == nil {
+			_, err = f.WriteAt(zeros, at)
+		}
+		if err == nil {
 			err = f.SyncData()
 		}
 	}

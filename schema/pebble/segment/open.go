@@ -31,6 +31,9 @@ func Open(o Options) (*Log, error) {
 		return nil, fmt.Errorf("save the log's mark: %w", err)
 	}
 	l.done, l.stop = context.WithCancel(context.Background())
+	if l.cur == nil || l.cur.sealed {
+		l.files.wantSpare()
+	}
 	l.wg.Add(2)
 	go l.syncLate()
 	go l.keepSpare()
@@ -223,7 +226,7 @@ func (l *Log) keepSpare() {
 			return
 		case <-l.files.want:
 		}
-		if err := l.files.makeSpare(); err != nil {
+		if err := l.files.makeSpare(l.done); err != nil && l.done.Err() == nil {
 			l.opts.Logger.Warn("no spare log file", "error", err)
 		}
 	}
