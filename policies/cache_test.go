@@ -70,6 +70,18 @@ func TestCacheKey(t *testing.T) {
 	}
 }
 
+// A list that begins at the same address with another length is another list.
+func TestInvokersInCacheKey(t *testing.T) {
+	a := newTest(t, Options{})
+	invokers := []schema.UserID{1, stranger.ID}
+	for n, want := range []bool{false, false, true, false} {
+		r := &schema.AuthRequest{Principal: stranger, Action: schema.ActionInvokeFunc, Function: "f", FunctionBy: 9, Invokers: invokers[:n%3]}
+		if d := a.Authorize(t.Context(), r); d.Allow != want {
+			t.Errorf("%v: %+v", r.Invokers, d)
+		}
+	}
+}
+
 // nouns draws requests from few values, so that they repeat and are found in the cache.
 type nouns struct {
 	rnd           *rand.Rand
