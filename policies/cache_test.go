@@ -51,7 +51,7 @@ func TestCacheKey(t *testing.T) {
 	nouns := newNouns(rnd)
 	r := nouns.request()
 	changedDecisions := 0
-	for i := range 3000 {
+	for i := range 4000 {
 		before := plain.Authorize(t.Context(), r)
 		field := nouns.change(r)
 		want, got := plain.Authorize(t.Context(), r), cached.Authorize(t.Context(), r)
@@ -70,6 +70,18 @@ func TestCacheKey(t *testing.T) {
 	}
 }
 
+// A list that begins at the same address with another length is another list.
+func TestInvokersInCacheKey(t *testing.T) {
+	a := newTest(t, Options{})
+	invokers := []schema.UserID{1, stranger.ID}
+	for n, want := range []bool{false, false, true, false} {
+		r := &schema.AuthRequest{Principal: stranger, Action: schema.ActionInvokeFunc, Function: "f", FunctionBy: 9, Invokers: invokers[:n%3]}
+		if d := a.Authorize(t.Context(), r); d.Allow != want {
+			t.Errorf("%v: %+v", r.Invokers, d)
+		}
+	}
+}
+
 // nouns draws requests from few values, so that they repeat and are found in the cache.
 type nouns struct {
 	rnd           *rand.Rand
@@ -77,10 +89,12 @@ type nouns struct {
 	topics        []*schema.Topic
 	rules         []*schema.Rule
 	subscriptions []*schema.Subscription
+	invokers      []schema.UserID
 }
 
 func newNouns(rnd *rand.Rand) *nouns {
-	n := &nouns{rnd: rnd, users: []*schema.User{nil}, topics: []*schema.Topic{nil}, subscriptions: []*schema.Subscription{nil}}
+	n := &nouns{rnd: rnd, users: []*schema.User{nil}, topics: []*schema.Topic{nil}, subscriptions: []*schema.Subscription{nil},
+		invokers: []schema.UserID{1, 2, 3}}
 	for id := range schema.UserID(4) {
 		n.users = append(n.users, &schema.User{ID: id}, &schema.User{ID: id, Disabled: true}, &schema.User{ID: id, Roles: []string{"admin"}})
 	}
@@ -106,7 +120,7 @@ func (n *nouns) request() *schema.AuthRequest {
 }
 
 func (n *nouns) change(r *schema.AuthRequest) string {
-	field := pick(n.rnd, []string{"principal", "action", "as", "topic", "grant", "subscription", "user", "function", "by", "invokers"})
+	field := pick(n.rnd, []string{"principal", "action", "as", "topic", "rule", "grant", "subscription", "user", "function", "by", "invokers"})
 	switch field {
 	case "principal":
 		r.Principal = pick(n.rnd, n.users)
@@ -121,6 +135,8 @@ func (n *nouns) change(r *schema.AuthRequest) string {
 				r.Rule = rule
 			}
 		}
+	case "rule": // one that is not the topic's own decides nothing
+		r.Rule = pick(n.rnd, n.rules)
 	case "grant":
 		r.Granted = !r.Granted
 	case "subscription":
@@ -132,7 +148,7 @@ func (n *nouns) change(r *schema.AuthRequest) string {
 	case "by":
 		r.FunctionBy = schema.UserID(n.rnd.IntN(4))
 	case "invokers":
-		r.Invokers = [][]schema.UserID{nil, {1, 2}, {3}}[n.rnd.IntN(3)]
+		r.Invokers = n.invokers[:n.rnd.IntN(len(n.invokers)+1)]
 	}
 	return field
 }
