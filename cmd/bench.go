@@ -1,0 +1,53 @@
+package cmd
+
+import (
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/handfast-mq/handfast/internal/bench"
+)
+
+func newBench() *cobra.Command {
+	var o bench.Options
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a node of its own beside a reference",
+		Long: `Start a node in a temporary directory and measure it: durable publishing, pulling, webhooks, latency. Beside it runs the
+reference, the least that a durable queue must do with the same HTTP library on the same disk; a rate's ratio to it
+says more than the rate.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.Rounds < 1 || o.Rounds > 100 || o.Measure < 100*time.Millisecond || o.Measure > time.Minute || o.Warm < 0 || o.Warm > time.Minute {
+				return usagef("--rounds must be from 1 to 100, --measure from 100ms to 1m, --warm up to 1m")
+			}
+			if o.Binary, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Out = c.OutOrStdout()
+			return bench.Run(o)
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
+	f.DurationVar(&o.Warm, "warm", time.Second, "time before each measurement")
+	f.DurationVar(&o.Measure, "measure", 4*time.Second, "time of each measurement")
+	f.StringVar(&o.Only, "only", "", "measure only what has this in its name")
+	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
+	c.AddCommand(newBenchReference())
+	return c
+}
+
+func newBenchReference() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:    "reference",
+		Short:  "Serve the reference alone",
+		Hidden: true,
+		Args:   noArgs,
+		RunE:   func(c *cobra.Command, _ []string) error { return bench.Reference(dir, c.OutOrStdout()) },
+	}
+	c.Flags().StringVar(&dir, "dir", ".", "directory for its log")
+	return c
+}

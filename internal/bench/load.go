@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+const messageBytes = 1024
+
+// target is a server under load.
+type target struct {
+	url, token string
+	client     *fasthttp.Client
+}
+
+func newTarget(url, token string) *target {
+	return &target{url, token, &fasthttp.Client{MaxConnsPerHost: 2000, ReadTimeout: 60 * time.Second, WriteTimeout: 60 * time.Second, MaxResponseBodySize: 64 << 20}}
+}
+
+// do sends one request; the answer's body is valid until the next call with the same response.
+func (t *target) do(req *fasthttp.Request, resp *fasthttp.Response) error {
+	if err := t.client.Do(req, resp); err != nil {
+		return err
+	}
+	if resp.StatusCode() != fasthttp.StatusOK {
+		return fmt.Errorf("%s: %d %s", req.URI().Path(), resp.StatusCode(), resp.Body())
+	}
+	return nil
+}
+
+func (t *target) request(method, path string, body []byte) *fasthttp.Request {
+	req := fasthttp.AcquireRequest()
+	req.Header.SetMethod(method)
+	req.SetRequestURI(t.url + path)
+	req.Header.Set("Authorization", "Bearer "+t.token)
+	req.Header.SetContentType("application/json")
+	req.SetBodyRaw(body)
+	return req
+}
+
+// call is do for setting up: any body in, one decoded answer out.
+func (t *target) call(method, path string, body, answer any) error {
+	var raw []byte
+	if body != nil {
+		raw, _ = json.Marshal(body) // maps of plain values
+	}
+	req := t.request(method, path, raw)
+	defer fasthttp.ReleaseRequest(req)
+	resp := fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseResponse(resp)
+	if err := t.do(req, resp); err != nil {
+		return err
+	}
+	if answer == nil {
+		return nil
+	}
+	return json.Unmarshal(resp.Body(), answer)
+}
+
+// flood lets n workers repeat work until stop; work returns how many messages it moved.
+func flood(n int, stop *atomic.Bool, count *atomic.Int64, work func(worker int) func() (int, error)) error {
+	var workers sync.WaitGroup
+	failed := make(chan error, n)
+	for i := range n {
+		workers.Go(func() {
+			once := work(i)
+			for !stop.Load() {
+				moved, err := once()
+				if err != nil {
+					failed <- err
+					return
+				}
+				count.Add(int64(moved))
+			}
+		})
+	}
+	workers.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// rate runs work with n workers, lets it warm up, and returns messages a second over the time that is measured.
+func rate(n int, warm, measure time.Duration, begin func(), work func(worker int) func() (int, error)) (float64, error) {
+	var stop atomic.Bool
+	var count atomic.Int64
+	done := make(chan error, 1)
+	go func() { done <- flood(n, &stop, &count, work) }()
+	var err error
+	wait := func(d time.Duration) {
+		select {
+		case err = <-done:
+			done <- err
+		case <-time.After(d):
+		}
+	}
+	wait(warm)
+	begin()
+	before, from := count.Load(), time.Now()
+	wait(measure)
+	moved, took := count.Load()-before, time.Since(from)
+	stop.Store(true)
+	if err := <-done; err != nil {
+		return 0, err
+	}
+	return float64(moved) / took.Seconds(), nil
+}
+
+// repeat makes the work of a worker that sends the same request again and again.
+func (t *target) repeat(path string, body []byte, messages int) func(int) func() (int, error) {
+	return func(int) func() (int, error) {
+		req, resp := t.request("POST", path, body), fasthttp.AcquireResponse()
+		return func() (int, error) { return messages, t.do(req, resp) }
+	}
+}
+
+func content(n int) string { return strings.Repeat("0123456789abcdef", n/16) }
+
+func publishBody(topic int64) []byte {
+	return []byte(`{"topic_id":` + strconv.FormatInt(topic, 10) + `,"message_content":"` + content(messageBytes) + `"}`)
+}
+
+func batchBody(topic int64, n int) []byte {
+	one := `{"message_content":"` + content(messageBytes) + `"}`
+	return []byte(`{"topic_id":` + strconv.FormatInt(topic, 10) + `,"messages":[` + strings.Repeat(one+",", n-1) + one + `]}`)
+}
+
+// puller is the work of a consumer that pulls and acknowledges.
+func (t *target) puller(topic int64, most int) func(int) func() (int, error) {
+	return func(int) func() (int, error) {
+		pull := t.request("GET", fmt.Sprintf("/message?topic_id=%d&max=%d&wait=1", topic, most), nil)
+		resp := fasthttp.AcquireResponse()
+		return func() (int, error) {
+			if err := t.do(pull, resp); err != nil {
+				return 0, err
+			}
+			var got struct {
+				Messages []struct {
+					ID int64 `json:"message_id"`
+				} `json:"messages"`
+			}
+			if err := json.Unmarshal(resp.Body(), &got); err != nil || len(got.Messages) == 0 {
+				return 0, err
+			}
+			ids := make([]int64, len(got.Messages))
+			for i := range ids {
+				ids[i] = got.Messages[i].ID
+			}
+			body, _ := json.Marshal(map[string]any{"topic_id": topic, "message_ids": ids})
+			ack := t.request("POST", "/ack", body)
+			defer fasthttp.ReleaseRequest(ack)
+			return len(ids), t.do(ack, resp)
+		}
+	}
+}
+
+// receiver is a webhook endpoint that counts, and notes how old what it gets is.
+type receiver struct {
+	url    string
+	server *fasthttp.Server
+	count  atomic.Int64
+	timed  atomic.Bool
+	mu     sync.Mutex
+	ages   []time.Duration
+}
+
+func newReceiver(host string) (*receiver, error) {
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{url: "http://" + l.Addr().String() + "/hook"}
+	r.server = &fasthttp.Server{Handler: r.handle}
+	go r.server.Serve(l)
+	return r, nil
+}
+
+func (r *receiver) handle(ctx *fasthttp.RequestCtx) {
+	if ctx.IsOptions() {
+		ctx.Response.Header.Set("WebHook-Allowed-Origin", "*")
+		ctx.Response.Header.Set("WebHook-Allowed-Rate", "*")
+		return
+	}
+	r.count.Add(1)
+	if !r.timed.Load() {
+		return
+	}
+	sent, _, _ := bytes.Cut(ctx.PostBody(), []byte(" "))
+	if at, err := strconv.ParseInt(string(sent), 10, 64); err == nil {
+		r.mu.Lock()
+		r.ages = append(r.ages, time.Duration(time.Now().UnixNano()-at))
+		r.mu.Unlock()
+	}
+}
+
+// paced publishes perSecond messages a second, each with the time at which it was due, so that a stall is not hidden.
+func (t *target) paced(topic int64, perSecond int, d time.Duration) error {
+	begin := time.Now()
+	total := int(d.Seconds() * float64(perSecond))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	failed := make(chan error, 64)
+	for range 64 {
+		workers.Go(func() {
+			resp := fasthttp.AcquireResponse()
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(total) {
+					return
+				}
+				due := begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
+				time.Sleep(time.Until(due))
+				body := fmt.Sprintf(`{"topic_id":%d,"message_content":"%d %s"}`, topic, due.UnixNano(), content(messageBytes))
+				req := t.request("POST", "/publish_message", []byte(body))
+				err := t.do(req, resp)
+				fasthttp.ReleaseRequest(req)
+				if err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	workers.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+func percentile(ages []time.Duration, p float64) time.Duration {
+	if len(ages) == 0 {
+		return 0
+	}
+	slices.Sort(ages)
+	return ages[min(int(float64(len(ages))*p), len(ages)-1)]
+}
