@@ -53,6 +53,7 @@ HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
 	f.BoolVar(&cfg.AllowPrivateTargets, "allow-private-targets", cfg.AllowPrivateTargets, "let webhooks go to private addresses and by plain http: for development only")
 	f.StringSliceVar(&cfg.AllowTargets, "allow-target", cfg.AllowTargets, "host or CIDR that webhooks may go to although it is private")
 	f.IntVar(&cfg.UserRate, "user-rate", cfg.UserRate, "requests a second that one user may make at this node; 0 = no bound")
+	f.StringVar(&cfg.DebugListen, "debug-listen", cfg.DebugListen, "address of the Go profiler (net/http/pprof); keep it private")
 	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&logFormat, "log-format", "text", "text or json")
 	return c

@@ -87,11 +87,11 @@ func (l *local) Pull(ctx context.Context, s schema.SubscriptionID, n, bytesMax i
 
 func (l *local) Wait(ctx context.Context, s schema.SubscriptionID) error {
 	ready, forget := l.dispatcher.Watch(s)
-	defer forget()
 	select {
 	case <-ready:
 		return nil
 	case <-ctx.Done():
+		forget()
 		return ctx.Err()
 	}
 }

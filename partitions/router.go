@@ -149,6 +149,9 @@ func (s *Service) atOwner(ctx context.Context, p schema.PartitionID, do func(Pee
 	}
 }
 
+// lookAgain is how long a long poll relies on being woken. A wake that went to somebody who had just left is made good by it.
+const lookAgain = time.Second
+
 // Pull hands out up to n messages of a subscription, waiting up to wait for the first one.
 func (s *Service) Pull(ctx context.Context, sub *schema.Subscription, n, bytesMax int, wait time.Duration) ([]schema.Delivery, error) {
 	until := time.Now().Add(wait)
@@ -157,16 +160,19 @@ func (s *Service) Pull(ctx context.Context, sub *schema.Subscription, n, bytesMa
 		if err != nil {
 			return nil, err
 		}
-		ready := s.watch(ctx, peers, sub.ID, wait > 0)
 		out, err := s.pullNow(ctx, peers, sub, n, bytesMax)
-		left := time.Until(until)
-		if err != nil || len(out) > 0 || left <= 0 {
-			ready.forget()
+		if err != nil || len(out) > 0 || time.Until(until) <= 0 {
 			return out, err
 		}
-		woken := ready.wait(ctx, left)
-		ready.forget()
-		if !woken {
+		w := s.watch(ctx, peers, sub.ID)
+		out, err = s.pullNow(ctx, peers, sub, n, bytesMax) // what came before the watch began
+		if err != nil || len(out) > 0 {
+			w.end()
+			return out, err
+		}
+		w.wait(ctx, min(time.Until(until), lookAgain))
+		w.end()
+		if ctx.Err() != nil {
 			return nil, nil
 		}
 	}
@@ -203,11 +209,8 @@ type watching struct {
 	peers  sync.WaitGroup
 }
 
-func (s *Service) watch(ctx context.Context, peers []Peer, id schema.SubscriptionID, really bool) *watching {
-	w := &watching{ready: make(chan struct{}, len(peers)), cancel: func() {}}
-	if !really {
-		return w
-	}
+func (s *Service) watch(ctx context.Context, peers []Peer, id schema.SubscriptionID) *watching {
+	w := &watching{ready: make(chan struct{}, len(peers))}
 	ctx, w.cancel = context.WithCancel(ctx)
 	for _, p := range peers {
 		w.peers.Go(func() {
@@ -219,19 +222,17 @@ func (s *Service) watch(ctx context.Context, peers []Peer, id schema.Subscriptio
 	return w
 }
 
-func (w *watching) wait(ctx context.Context, d time.Duration) bool {
+func (w *watching) wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-w.ready:
-		return true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return false
 }
 
-func (w *watching) forget() {
+func (w *watching) end() {
 	w.cancel()
 	w.peers.Wait()
 }

@@ -24,6 +24,7 @@ type Config struct {
 	AllowPrivateTargets bool     // webhooks may go to private addresses, by plain http too: for development
 	AllowTargets        []string // hosts and CIDRs that webhooks may go to although they are private
 	UserRate            int      // requests a second and user; 0 = no bound
+	DebugListen         string   // address of the profiler, "" = none; keep it private
 
 	Logger *slog.Logger
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
+	_ "net/http/pprof" // registers with the default mux, which only the debug listener serves
 	"net/url"
 	"os"
 	"path/filepath"
@@ -40,6 +42,7 @@ type Node struct {
 	service  *partitions.Service
 	gateway  *gateway.Gateway
 	listener net.Listener
+	debug    net.Listener
 	serving  sync.WaitGroup
 	failed   chan error
 
@@ -63,6 +66,9 @@ func Open(ctx context.Context, cfg Config) (n *Node, err error) {
 	if n.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return n, fmt.Errorf("listen: %w", err)
 	}
+	if err := n.openDebug(); err != nil {
+		return n, err
+	}
 	if err := n.openStore(ctx); err != nil {
 		return n, err
 	}
@@ -77,6 +83,18 @@ func Open(ctx context.Context, cfg Config) (n *Node, err error) {
 		}
 	})
 	return n, nil
+}
+
+// openDebug serves the profiler where that was asked for.
+func (n *Node) openDebug() (err error) {
+	if n.cfg.DebugListen == "" {
+		return nil
+	}
+	if n.debug, err = net.Listen("tcp", n.cfg.DebugListen); err != nil {
+		return fmt.Errorf("listen for the profiler: %w", err)
+	}
+	n.serving.Go(func() { http.Serve(n.debug, nil) }) // ends with the listener
+	return nil
 }
 
 func (n *Node) openStore(ctx context.Context) error {
@@ -192,6 +210,9 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	if n.listener != nil {
 		n.listener.Close()
+	}
+	if n.debug != nil {
+		n.debug.Close()
 	}
 	n.serving.Wait()
 	if n.webhook != nil {

@@ -30,22 +30,19 @@ func (d *Dispatcher) Pull(ctx context.Context, id schema.SubscriptionID, n, byte
 			bytes += len(batch[i].Content)
 		}
 		out = append(out, batch...)
-		if !more || len(batch) == 0 {
-			if more {
-				s.wake()
-			}
+		if !more || f == nil {
 			break
 		}
 	}
-	if len(out) == n { // maybe another puller finds the rest
+	if len(out) >= n || bytes >= bytesMax { // maybe another puller finds the rest
 		s.wake()
 	}
 	d.metrics.pulled(out)
 	return out, nil
 }
 
-// Watch returns a channel that is closed when a message of the subscription may have become ready at this node. Who does not wait
-// for it any more calls forget.
+// Watch returns a channel that is closed when a message of the subscription may have become ready at this node. Who gives up waiting
+// calls forget, which hands a wake that came meanwhile on to the next one.
 func (d *Dispatcher) Watch(id schema.SubscriptionID) (ready <-chan struct{}, forget func()) {
 	c := make(chan struct{})
 	s := d.subscription(id)
@@ -65,7 +62,7 @@ func (d *Dispatcher) Watch(id schema.SubscriptionID) (ready <-chan struct{}, for
 			s.pullers = slices.Delete(s.pullers, i, i+1)
 		}
 		s.mu.Unlock()
-		if i < 0 { // it was woken and does not use it
+		if i < 0 {
 			s.wake()
 		}
 	}
