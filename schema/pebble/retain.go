@@ -35,8 +35,9 @@ func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID
 		_ = b.Close()
 		return nil, false, internal(err, "read the index")
 	}
-	// Ranges, since who reads from the oldest frame would step over each deleted row.
-	_ = b.DeleteRange(topicKey(p, t), frameKey(p, t, dead[len(dead)-1].end()), nil)
+	// One range instead of many rows, since who reads from the oldest frame would step over each of them. It begins at
+	// the first that goes: ranges that overlap would cost more with every call.
+	_ = b.DeleteRange(frameKey(p, t, dead[0].first), frameKey(p, t, dead[len(dead)-1].end()), nil)
 	gone = runs(dead)
 	for _, r := range gone {
 		_ = b.DeleteRange(offsetKey(p, r.First), offsetKey(p, r.First+schema.Offset(r.Count)), nil)
