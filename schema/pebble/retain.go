@@ -43,6 +43,7 @@ func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID
 	if err := b.finish(cockroach.NoSync); err != nil {
 		return nil, false, internal(err, "write the index")
 	}
+	ix.low[topic{p, t}] = dead[len(dead)-1].end()
 	s.wake()
 	return gone, more, nil
 }
@@ -57,7 +58,7 @@ func (s *Store) expired(t schema.TopicID, p schema.PartitionID, before time.Time
 	if err != nil {
 		return nil, false, err
 	}
-	for f, ok := c.first(); ok; f, ok = c.next() {
+	for f, ok := c.from(s.index.low[topic{p, t}]); ok; f, ok = c.next() {
 		if !f.when().Before(before) && (bytesMax <= 0 || size <= bytesMax) {
 			break
 		}
