@@ -25,6 +25,7 @@ type index struct {
 	live  map[uint64]int64                   // by segment
 	sizes map[topic]int64                    // a cache of rowSize
 	last  map[schema.PartitionID]epochAndSeq // the highest known: what is above is new without a look
+	low   map[topic]schema.Offset            // frames below it were forgotten: a hint that spares a walk over their tombs
 	batch batch                              // its maps are used again
 	row   []byte                             // scratch
 	kbuf  key                                // scratch
@@ -55,7 +56,8 @@ type batch struct {
 }
 
 func openIndex(db *cockroach.DB) (*index, error) {
-	ix := &index{db: db, live: map[uint64]int64{}, sizes: map[topic]int64{}, last: map[schema.PartitionID]epochAndSeq{}}
+	ix := &index{db: db, live: map[uint64]int64{}, sizes: map[topic]int64{}, last: map[schema.PartitionID]epochAndSeq{},
+		low: map[topic]schema.Offset{}}
 	ix.batch = batch{ix: ix, commits: map[commitID]uint32{}, live: map[uint64]struct{}{}, sizes: map[topic]struct{}{}}
 	v, ok, err := get(db, row(rowMark))
 	if err == nil && ok {
@@ -187,7 +189,11 @@ func (b *batch) frame(e *segment.Entry, f *segment.FrameEntry) error {
 	ix.kbuf = append(ix.kbuf[:0], rowOffset).partition(e.Partition).number(int64(f.First))
 	_ = b.Set(ix.kbuf, ix.row, nil)
 	b.addLive(r.at.Segment, r.cost())
-	return b.addSize(topic{e.Partition, f.Topic}, int64(f.Length))
+	t := topic{e.Partition, f.Topic}
+	if low, ok := ix.low[t]; ok && f.First < low {
+		ix.low[t] = f.First
+	}
+	return b.addSize(t, int64(f.Length))
 }
 
 // moved points the frames that still live to their new place.
@@ -265,6 +271,7 @@ func (b *batch) finish(o *cockroach.WriteOptions) error {
 	err := errors.Join(b.Commit(o), b.Close())
 	if len(b.ix.sizes) > sizesMax {
 		clear(b.ix.sizes) // all are in their rows
+		clear(b.ix.low)
 	}
 	return err
 }

@@ -13,6 +13,9 @@ import (
 // retainFramesMax keeps one call short: commits wait while it holds the index.
 const retainFramesMax = 256
 
+// rangeFramesMin is from how many frames on a range is cheaper than rows.
+const rangeFramesMin = 64
+
 // Retain implements schema.Log.
 func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64) (gone []schema.OffsetRange, more bool, err error) {
 	if err := s.enter(); err != nil {
@@ -35,15 +38,12 @@ func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID
 		_ = b.Close()
 		return nil, false, internal(err, "read the index")
 	}
-	// Ranges, since who reads from the oldest frame would step over each deleted row.
-	_ = b.DeleteRange(topicKey(p, t), frameKey(p, t, dead[len(dead)-1].end()), nil)
 	gone = runs(dead)
-	for _, r := range gone {
-		_ = b.DeleteRange(offsetKey(p, r.First), offsetKey(p, r.First+schema.Offset(r.Count)), nil)
-	}
+	b.forgetRows(t, p, dead, gone)
 	if err := b.finish(cockroach.NoSync); err != nil {
 		return nil, false, internal(err, "write the index")
 	}
+	ix.low[topic{p, t}] = dead[len(dead)-1].end()
 	s.wake()
 	return gone, more, nil
 }
@@ -58,7 +58,7 @@ func (s *Store) expired(t schema.TopicID, p schema.PartitionID, before time.Time
 	if err != nil {
 		return nil, false, err
 	}
-	for f, ok := c.first(); ok; f, ok = c.next() {
+	for f, ok := c.from(s.index.low[topic{p, t}]); ok; f, ok = c.next() {
 		if !f.when().Before(before) && (bytesMax <= 0 || size <= bytesMax) {
 			break
 		}
@@ -70,6 +70,22 @@ func (s *Store) expired(t schema.TopicID, p schema.PartitionID, before time.Time
 		dead = append(dead, f)
 	}
 	return dead, more, c.close()
+}
+
+// forgetRows deletes the frames' rows. Many go as ranges, since who reads from the oldest frame would step over each
+// deleted row; few go one by one, since each range in a memtable makes the next iterator dearer.
+func (b *batch) forgetRows(t schema.TopicID, p schema.PartitionID, dead []place, gone []schema.OffsetRange) {
+	if len(dead) < rangeFramesMin {
+		for i := range dead {
+			_ = b.Delete(frameKey(p, t, dead[i].first), nil)
+			_ = b.Delete(offsetKey(p, dead[i].first), nil)
+		}
+		return
+	}
+	_ = b.DeleteRange(frameKey(p, t, dead[0].first), frameKey(p, t, dead[len(dead)-1].end()), nil)
+	for _, r := range gone {
+		_ = b.DeleteRange(offsetKey(p, r.First), offsetKey(p, r.First+schema.Offset(r.Count)), nil)
+	}
 }
 
 // forgetCommits takes the frames out of their commits, and the commits that have none left out of the index.

@@ -209,14 +209,15 @@ func (fl *files) writeZeros(ctx context.Context, path string) error {
 // recycle makes a dead segment a spare, or removes it when there are enough.
 func (fl *files) recycle(id uint64) error {
 	fl.mu.Lock()
-	keep := len(fl.spares) < sparesMax
+	name := fmt.Sprintf("%sold-%016x", sparePre, id)
+	// A power cut may leave a file under its old name and its new one.
+	keep := len(fl.spares) < sparesMax && !slices.Contains(fl.spares, name)
 	delete(fl.segments, id)
 	fl.dropHandle(id)
 	fl.mu.Unlock()
 	if !keep {
 		return fl.fs.Remove(fl.path(id))
 	}
-	name := fmt.Sprintf("%sold-%016x", sparePre, id)
 	if err := fl.fs.Rename(fl.path(id), fl.fs.PathJoin(fl.dir, name)); err != nil {
 		return err
 	}
