@@ -87,7 +87,8 @@ type Log interface {
 	Earliest(ctx context.Context, t TopicID, p PartitionID) (o Offset, ok bool, err error)
 
 	// Retain forgets the topic's oldest frames: those older than before, and as many as keep the rest within bytesMax
-	// (0 = no bound). It returns the runs of offsets that went, oldest first; more is true when it stopped early to stay short
+	// (0 = no bound), but none that reaches past upTo. What tells where an epoch ends must outlive its last frames, so
+	// upTo is a place that the partition's row says is committed; see EpochRow. It returns the runs of offsets that went, oldest first; more is true when it stopped early to stay short
 	// and should be called again. A frame is kept whole or goes whole. The caller is the partition's owner.
-	Retain(ctx context.Context, t TopicID, p PartitionID, before time.Time, bytesMax int64) (gone []OffsetRange, more bool, err error)
+	Retain(ctx context.Context, t TopicID, p PartitionID, before time.Time, bytesMax int64, upTo Offset) (gone []OffsetRange, more bool, err error)
 }

@@ -13,14 +13,15 @@ type Node struct {
 	Draining bool     // wants no partitions
 }
 
-// EpochRow is one ownership of a partition. A sealed epoch never changes again.
+// EpochRow is one ownership of a partition. A sealed epoch never changes again. While it is open, End and LastSeq are a place that
+// is committed for certain, noted from time to time: the log before it may have been forgotten.
 type EpochRow struct {
 	Epoch   Epoch
 	Session SessionID
 	Start   Offset // its first offset
 	Sealed  bool
-	End     Offset // sealed: the offset after its last message
-	LastSeq Seq    // sealed: its last commit; 0 = none
+	End     Offset // the offset after its last message
+	LastSeq Seq    // its last commit; 0 = none
 }
 
 // Partition is the row that says who owns a slot. It changes by compare-and-set on Version alone.

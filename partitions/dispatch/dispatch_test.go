@@ -49,7 +49,7 @@ func newBed(t *testing.T) *bed {
 
 func (b *bed) open() {
 	b.t.Helper()
-	ctx := b.t.Context()
+	ctx := context.Background()
 	b.me = schema.SessionID(fmt.Sprintf("session-%d", rand.Int64()))
 	if err := b.store.OpenSession(ctx, b.me); err != nil {
 		b.t.Fatal(err)
@@ -101,7 +101,7 @@ func (b *bed) close() {
 // restart ends the node without a handover and starts another one on the same store.
 func (b *bed) restart() {
 	b.close()
-	if err := b.store.Fence(b.t.Context(), b.me); err != nil {
+	if err := b.store.Fence(context.Background(), b.me); err != nil {
 		b.t.Fatal(err)
 	}
 	b.open()
@@ -121,7 +121,7 @@ func (b *bed) subscribe(change func(*schema.Subscription)) *schema.Subscription 
 
 func (b *bed) apply(s *schema.Subscription) {
 	b.t.Helper()
-	if err := b.d.Apply(b.t.Context(), s, func(schema.PartitionID) bool { return true }); err != nil {
+	if err := b.d.Apply(context.Background(), s, func(schema.PartitionID) bool { return true }); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -141,7 +141,7 @@ func (b *bed) publishAll(ms ...schema.Publish) []schema.MessageID {
 	for i := range ms {
 		batch.Add(&ms[i])
 	}
-	results, err := b.owner.Publish(b.t.Context(), batch)
+	results, err := b.owner.Publish(context.Background(), batch)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func (b *bed) publishAll(ms ...schema.Publish) []schema.MessageID {
 
 func (b *bed) pull(s *schema.Subscription, n int) []schema.Delivery {
 	b.t.Helper()
-	out, err := b.d.Pull(b.t.Context(), s.ID, n, schema.PullBytesMax)
+	out, err := b.d.Pull(context.Background(), s.ID, n, schema.PullBytesMax)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func (b *bed) settle(s *schema.Subscription, d *schema.Delivery, strict bool) sc
 	if strict {
 		item.Lease = d.Lease
 	}
-	v, err := b.d.Ack(b.t.Context(), s.ID, []schema.Settlement{item})
+	v, err := b.d.Ack(context.Background(), s.ID, []schema.Settlement{item})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestAtMostOnceIsRecordedBeforeItIsHandedOut(t *testing.T) {
 		b.expect(s, 10)
 		// A fenced node hands nothing out: it can no longer record.
 		b.publish("c")
-		if err := b.store.Fence(t.Context(), b.me); err != nil {
+		if err := b.store.Fence(context.Background(), b.me); err != nil {
 			t.Fatal(err)
 		}
 		b.expect(s, 10)
@@ -385,7 +385,7 @@ func TestDeadLetters(t *testing.T) {
 		if p := b.d.Progress(s.ID); p.Outstanding != 0 {
 			t.Fatalf("slots stay taken: %+v", p)
 		}
-		n, err := b.d.Redrive(t.Context(), s.ID, 10, func(_ context.Context, m *schema.Message) error {
+		n, err := b.d.Redrive(context.Background(), s.ID, 10, func(_ context.Context, m *schema.Message) error {
 			b.publishAll(schema.Publish{Content: m.Content, Only: s.ID})
 			return nil
 		})
@@ -393,7 +393,7 @@ func TestDeadLetters(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		b.expect(s, 10, "poison", "good")
-		if n, err := b.d.Redrive(t.Context(), s.ID, 10, nil); n != 0 || err != nil {
+		if n, err := b.d.Redrive(context.Background(), s.ID, 10, nil); n != 0 || err != nil {
 			t.Fatal("redriven twice", n, err)
 		}
 	})
@@ -401,7 +401,7 @@ func TestDeadLetters(t *testing.T) {
 
 func (b *bed) message(id schema.MessageID) schema.Message {
 	b.t.Helper()
-	m, ok, err := b.owner.Message(b.t.Context(), id.Offset())
+	m, ok, err := b.owner.Message(context.Background(), id.Offset())
 	if err != nil || !ok {
 		b.t.Fatal(ok, err)
 	}
@@ -468,7 +468,7 @@ func TestRetentionTellsWhatWasLost(t *testing.T) {
 		b.settle(s, &out[1], true)
 		time.Sleep(time.Hour)
 		b.publish("d")
-		if err := b.d.Retain(t.Context(), b.owner, testTopic, time.Now().Add(-time.Minute), 0); err != nil {
+		if err := b.d.Retain(context.Background(), b.owner, testTopic, time.Now().Add(-time.Minute), 0); err != nil {
 			t.Fatal(err)
 		}
 		if p := b.d.Progress(s.ID); p.Lost != 2 {

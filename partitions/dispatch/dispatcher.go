@@ -357,8 +357,12 @@ func (d *Dispatcher) subscription(id schema.SubscriptionID) *subscription {
 
 // Retain lets a topic's messages go that are past its retention, and tells the subscriptions that had not had them.
 func (d *Dispatcher) Retain(ctx context.Context, o *owner.Owner, t schema.TopicID, before time.Time, bytesMax int64) error {
+	upTo, err := o.Checkpoint(ctx)
+	if err != nil {
+		return fmt.Errorf("note what is committed: %w", err)
+	}
 	for {
-		gone, more, err := d.cfg.Log.Retain(ctx, t, o.Partition(), before, bytesMax)
+		gone, more, err := d.cfg.Log.Retain(ctx, t, o.Partition(), before, bytesMax, upTo)
 		if err != nil || len(gone) == 0 {
 			return err
 		}

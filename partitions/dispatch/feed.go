@@ -278,8 +278,13 @@ func rankBelow(f *feed, o schema.Offset) uint64 {
 // timedEntries is a heap of the entries that wait for a time.
 type timedEntries []*entry
 
-func (t timedEntries) Len() int           { return len(t) }
-func (t timedEntries) Less(i, j int) bool { return t[i].at.Before(t[j].at) }
+func (t timedEntries) Len() int { return len(t) }
+func (t timedEntries) Less(i, j int) bool {
+	if t[i].at.Equal(t[j].at) {
+		return t[i].offset < t[j].offset
+	}
+	return t[i].at.Before(t[j].at)
+}
 func (t timedEntries) Swap(i, j int) {
 	t[i], t[j] = t[j], t[i]
 	t[i].index, t[j].index = i, j

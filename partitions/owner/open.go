@@ -3,6 +3,7 @@ package owner
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ func Open(ctx context.Context, cfg Config) (*Owner, error) {
 	}
 	o := &Owner{cfg: cfg, row: row, window: newWindow()}
 	o.epoch, _ = row.Open()
-	o.next = o.epoch.Start
+	o.next, o.reserved = o.epoch.Start, row.Reserved
 	o.committed.Store(int64(o.epoch.Start))
 	o.tail = newTail(o.epoch.Start, cfg.TailBytes)
 	o.work.L = &o.mu
@@ -106,9 +107,44 @@ func (o *Owner) commitAt(ctx context.Context, e schema.Epoch, s schema.Seq) (sch
 	return commits[0], true, nil
 }
 
+// Checkpoint notes in the partition row how far the epoch is committed, and returns that offset. Retention may forget what lies before it.
+func (o *Owner) Checkpoint(ctx context.Context) (schema.Offset, error) {
+	o.rowing.Lock()
+	defer o.rowing.Unlock()
+	o.mu.Lock()
+	seq, end := o.pipeline.Acked(), o.Committed()
+	noted := o.row.Epochs[len(o.row.Epochs)-1]
+	o.mu.Unlock()
+	if seq == noted.LastSeq {
+		return end, nil
+	}
+	err := o.changeRow(ctx, func(row *schema.Partition) {
+		row.Epochs = slices.Clone(row.Epochs)
+		row.Epochs[len(row.Epochs)-1].End, row.Epochs[len(row.Epochs)-1].LastSeq = end, seq
+	})
+	return end, err
+}
+
+// changeRow replaces the partition row, on which this owner alone writes while its epoch is open. o.rowing is held.
+func (o *Owner) changeRow(ctx context.Context, change func(*schema.Partition)) error {
+	o.mu.Lock()
+	next := o.row
+	o.mu.Unlock()
+	next.Version, next.Attempt = next.Version+1, uuid.NewString()
+	change(&next)
+	row, err := swap(ctx, o.cfg.Ownership, next)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	o.row = row
+	o.mu.Unlock()
+	return nil
+}
+
 // reserve makes sure that n more offsets are this epoch's.
 func (o *Owner) reserve(n schema.Offset) error {
-	if o.next+n <= o.row.Reserved {
+	if o.next+n <= o.reserved {
 		return nil
 	}
 	if o.next+n > schema.OffsetMax {
@@ -116,15 +152,12 @@ func (o *Owner) reserve(n schema.Offset) error {
 	}
 	ctx, cancel := context.WithTimeout(o.ctx, o.cfg.WriteTimeout)
 	defer cancel()
-	next := o.row
-	next.Version, next.Attempt = o.row.Version+1, uuid.NewString()
-	next.Reserved = o.next + n + offsetBlock
-	row, err := swap(ctx, o.cfg.Ownership, next)
-	if err != nil {
+	o.rowing.Lock()
+	defer o.rowing.Unlock()
+	reserved := o.next + n + offsetBlock
+	if err := o.changeRow(ctx, func(row *schema.Partition) { row.Reserved = reserved }); err != nil {
 		return fmt.Errorf("reserve offsets: %w", err)
 	}
-	o.mu.Lock()
-	o.row = row
-	o.mu.Unlock()
+	o.reserved = reserved
 	return nil
 }

@@ -55,11 +55,13 @@ type Owner struct {
 	end   context.CancelFunc
 	loops sync.WaitGroup
 
-	row   schema.Partition // as this owner last wrote it; the commit loop's
 	epoch schema.EpochRow
 
+	rowing sync.Mutex // one change of the partition row at a time
+
 	mu       sync.Mutex
-	work     sync.Cond // something to commit, or an end
+	row      schema.Partition // as this owner last wrote it
+	work     sync.Cond        // something to commit, or an end
 	queue    []*pending
 	queued   int // bytes in queue
 	writing  int // commits that are being written
@@ -72,10 +74,11 @@ type Owner struct {
 	committed atomic.Int64 // offset after the last acknowledged message
 
 	// Of the commit loop alone.
-	next   schema.Offset
-	seq    schema.Seq
-	time   time.Time
-	window *window
+	next     schema.Offset
+	reserved schema.Offset // offsets below it are this epoch's to give
+	seq      schema.Seq
+	time     time.Time
+	window   *window
 }
 
 // pending is a batch that waits for its commit.

@@ -66,18 +66,18 @@ func Release(ctx context.Context, own schema.Ownership, log schema.Log, p schema
 	return err
 }
 
-// settle finds where an epoch ends, the last commit before the first hole, and makes what may not be on a quorum durable there.
+// settle finds where an epoch ends, the last commit before the first hole, and makes what may not be on a quorum durable there. What the row
+// notes as committed is so, whether or not the log still has it.
 func settle(ctx context.Context, log schema.Log, p schema.PartitionID, e schema.EpochRow) (schema.EpochRow, error) {
-	e.Sealed, e.End, e.LastSeq = true, e.Start, 0
+	e.Sealed, e.End = true, max(e.End, e.Start)
 	last, ok, err := log.LastCommit(ctx, p, e.Epoch)
 	if err != nil {
 		return e, fmt.Errorf("read the last commit of epoch %d: %w", e.Epoch, err)
 	}
-	if !ok {
+	if !ok || last.Seq <= e.LastSeq {
 		return e, nil
 	}
-	known := max(last.Committed, 1)
-	for from := known; ; {
+	for from := max(last.Committed, e.LastSeq+1); ; {
 		commits, err := log.Commits(ctx, p, e.Epoch, from, 256)
 		if err != nil {
 			return e, fmt.Errorf("read the tail of epoch %d: %w", e.Epoch, err)

@@ -131,7 +131,7 @@ func (c *crashes) forget(stop chan struct{}) {
 			c.forgotten[topic] = max(c.forgotten[topic], n)
 			c.mu.Unlock()
 			before := start.Add(time.Duration(n) * time.Second)
-			if _, _, err := c.s.Retain(c.Context(), schema.TopicID(topic), 1, before, 0); err != nil {
+			if _, _, err := c.s.Retain(c.Context(), schema.TopicID(topic), 1, before, 0, schema.OffsetMax); err != nil {
 				c.Errorf("retain: %v", err)
 				return
 			}

@@ -33,7 +33,7 @@ func forgetTo(t *testing.T, s *Store, topic schema.TopicID, n int) {
 	t.Helper()
 	for more := true; more; {
 		var err error
-		if _, more, err = s.Retain(t.Context(), topic, 1, start.Add(time.Duration(n)*time.Second), 0); err != nil {
+		if _, more, err = s.Retain(t.Context(), topic, 1, start.Add(time.Duration(n)*time.Second), 0, schema.OffsetMax); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestSparseSegmentsAreMoved(t *testing.T) {
 	if err := s.Append(t.Context(), rare(40), schema.AckQuorum); err != nil {
 		t.Fatal(err)
 	}
-	if gone, _, err := s.Retain(t.Context(), 7, 2, time.Time{}, 1); err != nil || len(gone) != 10 {
+	if gone, _, err := s.Retain(t.Context(), 7, 2, time.Time{}, 1, schema.OffsetMax); err != nil || len(gone) != 10 {
 		t.Fatalf("gone %v %v, want 10 runs", gone, err)
 	}
 }

@@ -17,7 +17,7 @@ const retainFramesMax = 256
 const rangeFramesMin = 64
 
 // Retain implements schema.Log.
-func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64) (gone []schema.OffsetRange, more bool, err error) {
+func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64, upTo schema.Offset) (gone []schema.OffsetRange, more bool, err error) {
 	if err := s.enter(); err != nil {
 		return nil, false, err
 	}
@@ -25,7 +25,7 @@ func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID
 	ix := s.index
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	dead, more, err := s.expired(t, p, before, bytesMax)
+	dead, more, err := s.expired(t, p, before, bytesMax, upTo)
 	if err != nil || len(dead) == 0 {
 		return nil, false, internal(err, "read the index")
 	}
@@ -49,7 +49,7 @@ func (s *Store) Retain(_ context.Context, t schema.TopicID, p schema.PartitionID
 }
 
 // expired returns the oldest frames that retention ends.
-func (s *Store) expired(t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64) (dead []place, more bool, err error) {
+func (s *Store) expired(t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64, upTo schema.Offset) (dead []place, more bool, err error) {
 	size, err := s.index.size(topic{p, t})
 	if err != nil {
 		return nil, false, err
@@ -59,7 +59,7 @@ func (s *Store) expired(t schema.TopicID, p schema.PartitionID, before time.Time
 		return nil, false, err
 	}
 	for f, ok := c.from(s.index.low[topic{p, t}]); ok; f, ok = c.next() {
-		if !f.when().Before(before) && (bytesMax <= 0 || size <= bytesMax) {
+		if f.end() > upTo || !f.when().Before(before) && (bytesMax <= 0 || size <= bytesMax) {
 			break
 		}
 		if len(dead) == retainFramesMax {

@@ -50,7 +50,7 @@ func BenchmarkScale(b *testing.B) {
 		b.Run(fmt.Sprintf("retain_over_%d", n), func(b *testing.B) {
 			for i := range b.N {
 				before := start.Add(time.Duration(i*10) * time.Millisecond)
-				if _, _, err := s.Retain(b.Context(), 1, 1, before, 0); err != nil {
+				if _, _, err := s.Retain(b.Context(), 1, 1, before, 0, schema.OffsetMax); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -66,8 +66,8 @@ func (f *FaultyStore) Earliest(ctx context.Context, t schema.TopicID, p schema.P
 	return ask2(f, ctx, "Earliest", func() (schema.Offset, bool, error) { return f.store.Earliest(ctx, t, p) })
 }
 
-func (f *FaultyStore) Retain(ctx context.Context, t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64) ([]schema.OffsetRange, bool, error) {
-	return ask2(f, ctx, "Retain", func() ([]schema.OffsetRange, bool, error) { return f.store.Retain(ctx, t, p, before, bytesMax) })
+func (f *FaultyStore) Retain(ctx context.Context, t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64, upTo schema.Offset) ([]schema.OffsetRange, bool, error) {
+	return ask2(f, ctx, "Retain", func() ([]schema.OffsetRange, bool, error) { return f.store.Retain(ctx, t, p, before, bytesMax, upTo) })
 }
 
 func (f *FaultyStore) SaveCursors(ctx context.Context, rows []schema.CursorRow, sync bool) error {

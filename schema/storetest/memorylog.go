@@ -178,7 +178,7 @@ func (m *Memory) Earliest(ctx context.Context, t schema.TopicID, p schema.Partit
 }
 
 // Retain implements schema.Log.
-func (m *Memory) Retain(ctx context.Context, t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64) (gone []schema.OffsetRange, more bool, err error) {
+func (m *Memory) Retain(ctx context.Context, t schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64, upTo schema.Offset) (gone []schema.OffsetRange, more bool, err error) {
 	if err := m.enter(ctx); err != nil {
 		return nil, false, err
 	}
@@ -195,7 +195,7 @@ func (m *Memory) Retain(ctx context.Context, t schema.TopicID, p schema.Partitio
 		if f.Topic != t || kept {
 			return false
 		}
-		if kept = !f.Time.Before(before) && (bytesMax <= 0 || size <= bytesMax); kept {
+		if kept = f.First+schema.Offset(f.Count) > upTo || !f.Time.Before(before) && (bytesMax <= 0 || size <= bytesMax); kept {
 			return false
 		}
 		size -= int64(len(f.Blob))

@@ -25,8 +25,11 @@ func testRetainByTime(h *harness) {
 	a, b, c, d := frame(10, 0, 10, 1), frame(10, 10, 10, 2), frame(11, 20, 5, 2), frame(10, 25, 5, 3)
 	h.append(h.commit(1, 1, a), h.commit(1, 2, b, c), h.commit(1, 3, d))
 	h.wantGone(10, at(1), 0)
+	gone, _, err := h.Retain(h.ctx, 10, h.p, at(100), 1, 19)
+	h.ok(err)
+	h.check(slices.Equal(gone, []schema.OffsetRange{{First: 0, Count: 10}}), "up to 19: gone %v", gone)
 	h.wantGone(12, at(100), 0)
-	h.wantGone(10, at(3), 0, schema.OffsetRange{First: 0, Count: 20})
+	h.wantGone(10, at(3), 0, schema.OffsetRange{First: 10, Count: 10})
 	h.reopened(func() {
 		h.wantGone(10, at(3), 0)
 		h.wantFrames(h.all(10, 0, 100), d)

@@ -156,7 +156,7 @@ func readAll(t testing.TB, s schema.Store, topic schema.TopicID, p schema.Partit
 func retain(t testing.TB, s schema.Store, topic schema.TopicID, p schema.PartitionID, before time.Time, bytesMax int64) (gone []schema.OffsetRange) {
 	t.Helper()
 	for {
-		g, more, err := s.Retain(t.Context(), topic, p, before, bytesMax)
+		g, more, err := s.Retain(t.Context(), topic, p, before, bytesMax, schema.OffsetMax)
 		if err != nil {
 			t.Fatal(err)
 		}
