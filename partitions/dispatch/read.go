@@ -40,7 +40,7 @@ func (f *feed) fill(ctx context.Context, enough int) {
 			f.readFailed(err)
 			return
 		case len(frames) == 0:
-			f.read, f.behind = next, f.woken
+			f.read, f.behind = next, f.woken || next > from
 			f.raiseFloor()
 		default:
 			f.frames = frames

@@ -227,8 +227,8 @@ func (o *Owner) nextBatches() (taken []*pending, ok bool) {
 	return taken, true
 }
 
-// Read returns frames of a topic from an offset on, up to bytesMax of blob, and the offset to go on from. Without frames, next is where the
-// topic has nothing more to read for now. Nothing that is not committed is ever returned.
+// Read returns frames of a topic from an offset on, up to bytesMax of blob, and the offset to go on from. When next is
+// from, the topic has nothing more to read for now. Nothing that is not committed is ever returned.
 func (o *Owner) Read(ctx context.Context, t schema.TopicID, from schema.Offset, bytesMax int) (frames []schema.Frame, next schema.Offset, err error) {
 	o.mu.Lock()
 	committed := o.Committed()
