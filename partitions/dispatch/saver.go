@@ -22,8 +22,9 @@ type saver struct {
 	mu      sync.Mutex
 	dirty   map[*feed]struct{}
 	waiting []waiter
-	kick    chan struct{}
 	stopped bool
+	changed chan struct{} // something is dirty that was not
+	asked   chan struct{} // somebody waits
 
 	// Of run alone.
 	loose  map[*feed]struct{} // saved since the last sync
@@ -36,14 +37,26 @@ type waiter struct {
 }
 
 func newSaver(store schema.Cursors, onError func(error)) *saver {
-	return &saver{store: store, err: onError, dirty: map[*feed]struct{}{}, loose: map[*feed]struct{}{}, kick: make(chan struct{}, 1)}
+	return &saver{store: store, err: onError, dirty: map[*feed]struct{}{}, loose: map[*feed]struct{}{},
+		changed: make(chan struct{}, 1), asked: make(chan struct{}, 1)}
 }
 
 // mark notes that a feed's cursor changed. The feed's lock may be held.
 func (s *saver) mark(f *feed) {
 	s.mu.Lock()
 	s.dirty[f] = struct{}{}
+	first := len(s.dirty) == 1
 	s.mu.Unlock()
+	if first {
+		signal(s.changed)
+	}
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 // flush waits until all that was marked before the call is stored.
@@ -56,10 +69,7 @@ func (s *saver) flush(ctx context.Context, sync bool) error {
 	}
 	s.waiting = append(s.waiting, w)
 	s.mu.Unlock()
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
+	signal(s.asked)
 	select {
 	case err := <-w.done:
 		return err
@@ -68,10 +78,9 @@ func (s *saver) flush(ctx context.Context, sync bool) error {
 	}
 }
 
-// run saves until ctx ends, and once more then.
+// run saves until ctx ends, and once more then. It sleeps while nothing changes.
 func (s *saver) run(ctx context.Context) {
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
+	var due <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -80,17 +89,24 @@ func (s *saver) run(ctx context.Context) {
 			s.mu.Unlock()
 			s.save(context.WithoutCancel(ctx), true)
 			return
-		case <-tick.C:
-		case <-s.kick:
+		case <-s.changed:
+			due = time.After(saveEvery)
+			continue
+		case <-due:
+		case <-s.asked:
 		}
 		s.save(ctx, false)
+		due = nil
+		if len(s.loose) > 0 {
+			due = time.After(syncEvery)
+		}
 	}
 }
 
 func (s *saver) save(ctx context.Context, sync bool) {
 	s.mu.Lock()
 	dirty, waiting := s.dirty, s.waiting
-	if len(dirty) == 0 && len(waiting) == 0 {
+	if len(dirty)+len(waiting)+len(s.loose) == 0 {
 		s.mu.Unlock()
 		return
 	}
@@ -120,6 +136,7 @@ func (s *saver) save(ctx context.Context, sync bool) {
 			s.dirty[f] = struct{}{}
 		}
 		s.mu.Unlock()
+		signal(s.changed)
 	}
 	for _, w := range waiting {
 		w.done <- err
