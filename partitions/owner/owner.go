@@ -9,6 +9,7 @@ package owner
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,6 +207,12 @@ func (o *Owner) nextBatches() (taken []*pending, ok bool) {
 	defer o.mu.Unlock()
 	for o.err == nil && !o.ready() {
 		o.work.Wait()
+	}
+	if o.writing == 0 && o.queued < commitBytesTarget {
+		// Requests that are being read at this moment get into the same commit: where processors are short, that doubles its size.
+		o.mu.Unlock()
+		runtime.Gosched()
+		o.mu.Lock()
 	}
 	if o.err != nil {
 		return nil, false
