@@ -8,31 +8,15 @@ import (
 	"github.com/handfast-mq/handfast/partitions/dispatch"
 	"github.com/handfast-mq/handfast/partitions/owner"
 	"github.com/handfast-mq/handfast/schema"
+	"github.com/handfast-mq/handfast/schema/catalog"
 )
 
-// Peer is a node as the router sees it: what it does for the partitions that it owns. A partition that it does not own is a NotOwner
-// error. This node and, over the peer transport, every other one implement it.
-type Peer interface {
-	// Publish writes batches, in their order, to one partition; see owner.Publish.
-	Publish(ctx context.Context, p schema.PartitionID, batches ...*owner.Batch) ([]schema.Published, error)
-	// Pull hands out up to n messages of a subscription, of up to bytesMax of content and at least one when one is ready.
-	Pull(ctx context.Context, s schema.SubscriptionID, n, bytesMax int) ([]schema.Delivery, error)
-	// Wait returns when a message of the subscription may have become ready since the call, or when ctx ends. It leases nothing.
-	Wait(ctx context.Context, s schema.SubscriptionID) error
-	// Settle acknowledges, gives back (due after d) or extends (by d) messages, one verdict each.
-	Settle(ctx context.Context, how schema.Settling, s schema.SubscriptionID, list []schema.Settlement, d time.Duration) ([]schema.Verdict, error)
-	// Message returns a message and where it stands with the topic's subscriptions; ok is false when there is none.
-	Message(ctx context.Context, id schema.MessageID) (m schema.Message, standings []schema.Standing, ok bool, err error)
-	// Progress sums up a subscription's progress in the node's partitions.
-	Progress(ctx context.Context, s schema.SubscriptionID) (schema.Progress, error)
-	// Redrive puts up to limit dead letters of a subscription back.
-	Redrive(ctx context.Context, s schema.SubscriptionID, limit int) (int, error)
-}
-
-// local is this node as a Peer.
+// local is this node as a peer.Node.
 type local struct {
 	dispatcher *dispatch.Dispatcher
 	republish  func(ctx context.Context, t schema.TopicID, m schema.Publish) error
+	catalog    *catalog.Catalog
+	free       func(p schema.PartitionID) // a partition of ours is free to take
 
 	mu     sync.RWMutex
 	owners map[schema.PartitionID]*owner.Owner
@@ -53,14 +37,18 @@ func (l *local) owns(p schema.PartitionID) bool {
 	return l.owners[p] != nil
 }
 
-func (l *local) set(p schema.PartitionID, o *owner.Owner) {
+func (l *local) set(o *owner.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o == nil {
-		delete(l.owners, p)
-		return
+	l.owners[o.Partition()] = o
+}
+
+func (l *local) unset(o *owner.Owner) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.owners[o.Partition()] == o {
+		delete(l.owners, o.Partition())
 	}
-	l.owners[p] = o
 }
 
 func (l *local) all() []*owner.Owner {
@@ -132,4 +120,25 @@ func (l *local) Redrive(ctx context.Context, s schema.SubscriptionID, limit int)
 	return l.dispatcher.Redrive(ctx, s, limit, func(ctx context.Context, m *schema.Message) error {
 		return l.republish(ctx, m.Topic, redriven(s, m))
 	})
+}
+
+func (l *local) Sync(ctx context.Context, r schema.Revision) error {
+	for l.catalog.Revision() < r {
+		if err := l.catalog.CatchUp(ctx); err != nil {
+			return err
+		}
+		if l.catalog.Revision() < r {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
+
+func (l *local) Claim(_ context.Context, p schema.PartitionID) error {
+	l.free(p)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/handfast-mq/handfast/partitions/owner"
+	"github.com/handfast-mq/handfast/partitions/peer"
 	"github.com/handfast-mq/handfast/schema"
 )
 
@@ -91,8 +92,8 @@ func (s *Service) publishTo(ctx context.Context, p schema.PartitionID, t schema.
 		b.Add(&messages[i])
 	}
 	var results []schema.Published
-	err := s.atOwner(ctx, p, func(peer Peer) (err error) {
-		results, err = peer.Publish(ctx, p, batches...)
+	err := s.atOwner(ctx, p, func(node peer.Node) (err error) {
+		results, err = node.Publish(ctx, p, batches...)
 		return err
 	})
 	if err != nil {
@@ -127,16 +128,17 @@ func (s *Service) publishOne(ctx context.Context, id schema.TopicID, m schema.Pu
 }
 
 // atOwner calls do with the node that owns a partition. A node that says NotOwner makes it look again, until ctx ends.
-func (s *Service) atOwner(ctx context.Context, p schema.PartitionID, do func(Peer) error) error {
+func (s *Service) atOwner(ctx context.Context, p schema.PartitionID, do func(peer.Node) error) error {
 	var pause *backoff.ExponentialBackOff
 	for {
-		peer, err := s.peerOf(ctx, p)
+		node, err := s.nodeOf(p)
 		if err == nil {
-			err = do(peer)
+			err = do(node)
 		}
 		if err == nil || schema.KindOf(err) != schema.NotOwner {
 			return err
 		}
+		s.lookAround(ctx)
 		if pause == nil {
 			pause = backoff.NewExponentialBackOff()
 			pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
@@ -156,8 +158,8 @@ const lookAgain = time.Second
 func (s *Service) Pull(ctx context.Context, sub *schema.Subscription, n, bytesMax int, wait time.Duration) ([]schema.Delivery, error) {
 	until := time.Now().Add(wait)
 	for {
-		peers, err := s.peersOf(ctx, sub.Topic)
-		if err != nil {
+		peers, err := s.nodesOf(sub.Topic)
+		if len(peers) == 0 {
 			return nil, err
 		}
 		out, err := s.pullNow(ctx, peers, sub, n, bytesMax)
@@ -179,7 +181,7 @@ func (s *Service) Pull(ctx context.Context, sub *schema.Subscription, n, bytesMa
 }
 
 // pullNow asks the peers in turn, beginning with another one each time.
-func (s *Service) pullNow(ctx context.Context, peers []Peer, sub *schema.Subscription, n, bytesMax int) (out []schema.Delivery, err error) {
+func (s *Service) pullNow(ctx context.Context, peers []peer.Node, sub *schema.Subscription, n, bytesMax int) (out []schema.Delivery, err error) {
 	first := int(s.turn.Add(1))
 	bytes := 0
 	for i := range peers {
@@ -209,7 +211,7 @@ type watching struct {
 	peers  sync.WaitGroup
 }
 
-func (s *Service) watch(ctx context.Context, peers []Peer, id schema.SubscriptionID) *watching {
+func (s *Service) watch(ctx context.Context, peers []peer.Node, id schema.SubscriptionID) *watching {
 	w := &watching{ready: make(chan struct{}, len(peers))}
 	ctx, w.cancel = context.WithCancel(ctx)
 	for _, p := range peers {
@@ -254,8 +256,8 @@ func (s *Service) Settle(ctx context.Context, how schema.Settling, sub *schema.S
 		for j, i := range indexes {
 			some[j] = list[i]
 		}
-		err := s.atOwner(ctx, p, func(peer Peer) error {
-			got, err := peer.Settle(ctx, how, sub.ID, some, d)
+		err := s.atOwner(ctx, p, func(node peer.Node) error {
+			got, err := node.Settle(ctx, how, sub.ID, some, d)
 			for j := range got {
 				verdicts[indexes[j]] = got[j]
 			}
@@ -273,8 +275,8 @@ func (s *Service) Message(ctx context.Context, id schema.MessageID) (m schema.Me
 	if int(id.Partition()) >= s.total {
 		return m, nil, false, nil
 	}
-	err = s.atOwner(ctx, id.Partition(), func(peer Peer) (err error) {
-		m, standings, ok, err = peer.Message(ctx, id)
+	err = s.atOwner(ctx, id.Partition(), func(node peer.Node) (err error) {
+		m, standings, ok, err = node.Message(ctx, id)
 		return err
 	})
 	return m, standings, ok, err
@@ -283,9 +285,9 @@ func (s *Service) Message(ctx context.Context, id schema.MessageID) (m schema.Me
 // Progress sums up a subscription's progress over all partitions of its topic.
 func (s *Service) Progress(ctx context.Context, sub *schema.Subscription) (schema.Progress, error) {
 	sum := schema.Progress{CaughtUp: true}
-	peers, err := s.peersOf(ctx, sub.Topic)
-	for _, peer := range peers {
-		p, err := peer.Progress(ctx, sub.ID)
+	peers, err := s.nodesOf(sub.Topic)
+	for _, node := range peers {
+		p, err := node.Progress(ctx, sub.ID)
 		if err != nil {
 			return sum, err
 		}
@@ -299,9 +301,9 @@ func (s *Service) Progress(ctx context.Context, sub *schema.Subscription) (schem
 // Redrive puts up to limit dead letters of a subscription back and returns how many.
 func (s *Service) Redrive(ctx context.Context, sub *schema.Subscription, limit int) (int, error) {
 	n := 0
-	peers, err := s.peersOf(ctx, sub.Topic)
-	for _, peer := range peers {
-		some, err := peer.Redrive(ctx, sub.ID, limit-n)
+	peers, err := s.nodesOf(sub.Topic)
+	for _, node := range peers {
+		some, err := node.Redrive(ctx, sub.ID, limit-n)
 		n += some
 		if err != nil || n >= limit {
 			return n, err

@@ -14,10 +14,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/handfast-mq/handfast/partitions/dispatch"
 	"github.com/handfast-mq/handfast/partitions/owner"
+	"github.com/handfast-mq/handfast/partitions/peer"
+	"github.com/handfast-mq/handfast/partitions/session"
 	"github.com/handfast-mq/handfast/schema"
 	"github.com/handfast-mq/handfast/schema/catalog"
 )
@@ -34,8 +37,7 @@ const (
 type Config struct {
 	Store    schema.Store
 	Catalog  *catalog.Catalog
-	Session  schema.SessionID
-	Verifier owner.Verifier
+	Cluster  *Cluster // nil = the only node, on a store that nobody else can open
 	Invokers map[schema.TargetType]schema.Invoker
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
@@ -50,24 +52,38 @@ type Service struct {
 	local   *local
 	owners  *owner.Metrics
 	turn    atomic.Int64
+	tenure  atomic.Pointer[tenure]
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	work   sync.WaitGroup
-	opened atomic.Int64
+
+	// Of a cluster.
+	members   *members
+	routes    routes
+	peers     peers
+	moving    moves
+	claims    chan struct{}
+	handovers chan struct{}
+	reconcile chan struct{}
+	fenced    sync.Map // sessions that this node fenced
 }
 
-// Open begins to own partitions. It returns when all of this node's are open.
+// Open begins to own partitions. On the embedded store it returns when all are open; in a cluster, when the node takes part.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, catalog: cfg.Catalog, logger: cfg.Logger, total: cfg.Catalog.Cluster().Partitions, owners: owner.NewMetrics(cfg.Registry)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.publishOne}
+	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.publishOne, catalog: cfg.Catalog, free: s.free}
 	s.local.dispatcher = dispatch.New(dispatch.Config{
 		Log: cfg.Store, Cursors: cfg.Store, Attempts: cfg.Store, Invokers: cfg.Invokers,
 		Live: s.live, DeadLetter: s.deadLetter, Change: s.changeSubscription, Logger: cfg.Logger, Registry: cfg.Registry,
 	})
 	s.catalog.Watch(s.changed)
-	if err := s.openAll(ctx); err != nil {
+	start := s.openAlone
+	if cfg.Cluster != nil {
+		start = s.join
+	}
+	if err := start(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -75,10 +91,59 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	return s, nil
 }
 
-// Close stops every delivery and every partition and waits for what was begun. Messages that were accepted are safe at any time.
+// openAlone takes all partitions. The only session is always live.
+func (s *Service) openAlone(ctx context.Context) error {
+	t := &tenure{id: schema.SessionID(uuid.NewString()), verifier: session.Standing{}, end: func() {}}
+	if err := s.cfg.Store.OpenSession(ctx, t.id); err != nil {
+		return fmt.Errorf("open session: %w", err)
+	}
+	s.tenure.Store(t)
+	return s.openAll(ctx)
+}
+
+// join makes the node a member. It shows itself before it reads the metadata once more: who changes the metadata from then on waits for it.
+func (s *Service) join(ctx context.Context) error {
+	c := s.cfg.Cluster
+	if c.Suspicion == 0 {
+		c.Suspicion = suspicionDefault
+	}
+	t, err := s.openTenure(ctx)
+	if err != nil {
+		return err
+	}
+	s.tenure.Store(t)
+	s.claims, s.handovers, s.reconcile = make(chan struct{}, claimsAtOnce), make(chan struct{}, handoversAtOnce), make(chan struct{}, 1)
+	s.moving.busy = map[schema.PartitionID]bool{}
+	s.routes.sessions = map[schema.PartitionID]schema.SessionID{}
+	s.peers = peers{tls: c.TLS, of: map[string]*peer.Client{}}
+	s.members = newMembers(s.cfg.Store, schema.Node{ID: c.Node, Session: t.id, Address: c.Address, Peer: c.Peer, Beat: time.Now().UnixNano()}, c.Suspicion, s.total)
+	if err := s.members.beat(ctx, s.catalog.Revision()); err != nil {
+		return fmt.Errorf("show this node to the others: %w", err)
+	}
+	if err := s.catalog.Sync(ctx); err != nil {
+		return err
+	}
+	s.catalog.Barrier = s.barrier
+	s.takePart()
+	s.work.Go(s.runCluster)
+	s.work.Go(s.follow)
+	return nil
+}
+
+// Node returns this node as the others see it, for the peer server.
+func (s *Service) Node() peer.Node { return s.local }
+
+// now returns the session that this node lives in.
+func (s *Service) now() *tenure { return s.tenure.Load() }
+
+// Close hands over what there is to hand over, stops every delivery and every partition, and waits for what was begun. Messages that were
+// accepted are safe at any time.
 func (s *Service) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout/2)
 	defer cancel()
+	if s.members != nil {
+		s.leave(ctx)
+	}
 	var draining sync.WaitGroup
 	for _, o := range s.local.all() {
 		draining.Go(func() { o.Drain(ctx) })
@@ -86,26 +151,35 @@ func (s *Service) Close() {
 	draining.Wait()
 	s.local.dispatcher.Close()
 	s.cancel()
+	s.moving.work.Wait()
 	for _, o := range s.local.all() {
 		o.Close()
 	}
 	s.work.Wait()
+	s.peers.close()
+	if t := s.now(); t != nil {
+		t.end()
+	}
 }
 
-// Ready tells whether every partition of this node is served.
+// Ready tells whether requests should come here: every partition that this node should own is served.
 func (s *Service) Ready() bool {
-	owners := s.local.all()
-	for _, o := range owners {
-		if o.Err() != nil {
+	for i := range s.total {
+		p := schema.PartitionID(i)
+		if s.members != nil && s.members.shouldOwn(p) != s.cfg.Cluster.Node {
+			continue
+		}
+		if o, err := s.local.owner(p); err != nil || o.Err() != nil {
 			return false
 		}
 	}
-	return len(owners) == s.total
+	return true
 }
 
+// live checks the session.
 func (s *Service) live(ctx context.Context) bool {
 	answer := make(chan bool, 1)
-	s.cfg.Verifier.Verify(func(live bool) { answer <- live })
+	s.now().verifier.Verify(func(live bool) { answer <- live })
 	select {
 	case live := <-answer:
 		return live
@@ -136,36 +210,40 @@ func (s *Service) openAll(ctx context.Context) error {
 	}
 }
 
-// open takes one partition over and serves it until the owner ends, and then takes it again.
+// open takes one partition over and serves it until the owner ends.
 func (s *Service) open(ctx context.Context, p schema.PartitionID) error {
+	t := s.now()
 	o, err := owner.Open(ctx, owner.Config{
-		Partition: p, Log: s.cfg.Store, Ownership: s.cfg.Store, Session: s.cfg.Session, Verifier: s.cfg.Verifier,
+		Partition: p, Log: s.cfg.Store, Ownership: s.cfg.Store, Session: t.id, Verifier: t.verifier,
 		Committed: s.local.dispatcher.Committed, TailBytes: max(tailBytesTotal/s.total, 256<<10), Logger: s.logger, Metrics: s.owners,
 	})
 	if err != nil {
 		return err
 	}
-	s.local.set(p, o)
-	if err := s.local.dispatcher.Attach(ctx, o, s.catalog.PartitionSubscriptions(p)); err != nil {
-		s.local.set(p, nil)
+	if err := s.local.dispatcher.Attach(ctx, o, func() []*schema.Subscription { return s.catalog.PartitionSubscriptions(p) }); err != nil {
+		s.local.dispatcher.Detach(ctx, o)
 		o.Close()
 		return err
 	}
+	s.local.set(o)
+	s.routes.set(p, t.id)
 	s.work.Go(func() { s.keep(o) })
 	return nil
 }
 
-// keep waits for the end of an ownership and takes the partition again under a new epoch.
+// keep waits for the end of an ownership. Alone, the node takes the partition again; in a cluster, the ring decides.
 func (s *Service) keep(o *owner.Owner) {
 	select {
 	case <-s.ctx.Done():
 		return
 	case <-o.Done():
 	}
+	s.drop(o)
+	if s.members != nil {
+		s.wakeCluster()
+		return
+	}
 	p := o.Partition()
-	s.local.set(p, nil)
-	o.Close()
-	s.local.dispatcher.Detach(s.ctx, p)
 	for pause := 100 * time.Millisecond; s.ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
 		err := s.open(s.ctx, p)
 		if err == nil {
@@ -180,28 +258,62 @@ func (s *Service) keep(o *owner.Owner) {
 	}
 }
 
-// peerOf finds the node that owns a partition.
-func (s *Service) peerOf(_ context.Context, p schema.PartitionID) (Peer, error) {
-	return s.local, nil
+// wakeCluster has the ring looked at now.
+func (s *Service) wakeCluster() {
+	select {
+	case s.reconcile <- struct{}{}:
+	default:
+	}
 }
 
-// peersOf finds the nodes that own the partitions of a topic, each once.
-func (s *Service) peersOf(ctx context.Context, t schema.TopicID) ([]Peer, error) {
+// free notes that a partition has no owner, and takes it when it should be this node's.
+func (s *Service) free(p schema.PartitionID) {
+	if s.members == nil || int(p) >= s.total {
+		return
+	}
+	s.routes.set(p, "")
+	if s.members.shouldOwn(p) == s.cfg.Cluster.Node && !s.local.owns(p) {
+		s.moving.start(p, s.claims, func() { s.claim(p) })
+	}
+}
+
+// nodeOf finds the node that owns a partition.
+func (s *Service) nodeOf(p schema.PartitionID) (peer.Node, error) {
+	if s.members == nil || s.local.owns(p) {
+		return s.local, nil
+	}
+	n, alive := s.members.nodeOf(s.routes.session(p))
+	if !alive || n.ID == s.cfg.Cluster.Node {
+		return nil, schema.Errorf(schema.NotOwner, "partition %d has no owner at this moment", p).Retry(time.Second)
+	}
+	return s.peers.at(n.Peer)
+}
+
+// lookAround reads again who owns what, for somebody who was sent to the wrong node.
+func (s *Service) lookAround(ctx context.Context) {
+	if s.members == nil || !s.routes.stale() {
+		return
+	}
+	if err := s.routes.refresh(ctx, s.cfg.Store); err != nil && ctx.Err() == nil {
+		s.logger.Warn("the partition rows could not be read", "err", err)
+	}
+}
+
+// nodesOf finds the nodes that own the partitions of a topic, each once. With an error, some are missing.
+func (s *Service) nodesOf(t schema.TopicID) (nodes []peer.Node, err error) {
 	topic, _, _ := s.catalog.Topic(t)
 	if topic == nil {
 		return nil, schema.Errorf(schema.NotFound, "there is no such topic")
 	}
-	var peers []Peer
 	for i := range topic.Partitions {
-		peer, err := s.peerOf(ctx, schema.TopicPartition(t, i, s.total))
-		if err != nil {
-			return nil, err
-		}
-		if !slices.Contains(peers, peer) {
-			peers = append(peers, peer)
+		n, failed := s.nodeOf(schema.TopicPartition(t, i, s.total))
+		if failed != nil {
+			err = failed
+		} else if !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
 		}
 	}
-	return peers, nil
+	return nodes, err
 }
 
 // changed brings a change of the metadata into force on this node.

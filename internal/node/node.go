@@ -15,14 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/handfast-mq/handfast/functions/webhook"
 	"github.com/handfast-mq/handfast/gateway"
 	"github.com/handfast-mq/handfast/partitions"
-	"github.com/handfast-mq/handfast/partitions/session"
 	"github.com/handfast-mq/handfast/policies"
 	"github.com/handfast-mq/handfast/schema"
 	"github.com/handfast-mq/handfast/schema/catalog"
@@ -160,12 +158,8 @@ func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (er
 	if n.webhook, err = webhook.New(webhook.Options{Targets: targets, Origin: n.origin(), CallbackURL: callback, Logger: n.cfg.Logger, Registerer: registry}); err != nil {
 		return err
 	}
-	me := schema.SessionID(uuid.NewString())
-	if err := n.store.OpenSession(ctx, me); err != nil {
-		return fmt.Errorf("open session: %w", err)
-	}
 	if n.service, err = partitions.Open(ctx, partitions.Config{
-		Store: n.store, Catalog: n.catalog, Session: me, Verifier: session.Standing{},
+		Store: n.store, Catalog: n.catalog,
 		Invokers: map[schema.TargetType]schema.Invoker{schema.TargetWebhook: n.webhook},
 		Logger:   n.cfg.Logger, Registry: registry,
 	}); err != nil {

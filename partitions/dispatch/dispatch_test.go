@@ -72,7 +72,7 @@ func (b *bed) open() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.d.Attach(ctx, b.owner, b.specs); err != nil {
+	if err := b.d.Attach(ctx, b.owner, func() []*schema.Subscription { return b.specs }); err != nil {
 		b.t.Fatal(err)
 	}
 }

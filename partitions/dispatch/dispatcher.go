@@ -105,9 +105,10 @@ func (d *Dispatcher) Committed(p schema.PartitionID, t schema.TopicID) {
 	}
 }
 
-// Attach begins to serve a partition: it unites the cursors of earlier owners and opens a feed for each of the given
-// subscriptions, which are those of the topics that use the partition and are not at their end.
-func (d *Dispatcher) Attach(ctx context.Context, o *owner.Owner, subs []*schema.Subscription) error {
+// Attach begins to serve a partition: it unites the cursors of earlier owners and opens a feed for each subscription that subs
+// returns, which are those of the topics that use the partition and are not at their end. subs is asked after the partition can be found by
+// Apply, so that no change falls in between.
+func (d *Dispatcher) Attach(ctx context.Context, o *owner.Owner, subs func() []*schema.Subscription) error {
 	p := o.Partition()
 	cursors, err := d.loadCursors(ctx, p)
 	if err != nil {
@@ -117,7 +118,8 @@ func (d *Dispatcher) Attach(ctx context.Context, o *owner.Owner, subs []*schema.
 	d.partitions[p] = &attached{owner: o, feeds: map[schema.SubscriptionID]*feed{}, topics: map[schema.TopicID][]*feed{}}
 	d.mu.Unlock()
 	var rows []schema.CursorRow
-	for _, spec := range subs {
+	specs := subs()
+	for _, spec := range specs {
 		if spec.ActiveAt.IsZero() {
 			continue
 		}
@@ -138,7 +140,7 @@ func (d *Dispatcher) Attach(ctx context.Context, o *owner.Owner, subs []*schema.
 	if err := d.cfg.Cursors.DropCursors(ctx, p, 0, o.Epoch()); err != nil {
 		d.cfg.Logger.Warn("cursors of earlier owners stay", "partition", p, "err", err)
 	}
-	for _, spec := range subs {
+	for _, spec := range specs {
 		if s := d.subscription(spec.ID); s != nil {
 			s.wake()
 		}
@@ -213,15 +215,17 @@ func (d *Dispatcher) startOffset(ctx context.Context, o *owner.Owner, spec *sche
 	return at, nil
 }
 
-// Detach stops serving a partition and saves its cursors.
-func (d *Dispatcher) Detach(ctx context.Context, p schema.PartitionID) {
+// Detach stops serving a partition by an owner and saves its cursors.
+func (d *Dispatcher) Detach(ctx context.Context, o *owner.Owner) {
+	p := o.Partition()
 	d.mu.Lock()
 	a := d.partitions[p]
-	delete(d.partitions, p)
-	d.mu.Unlock()
-	if a == nil {
+	if a == nil || a.owner != o {
+		d.mu.Unlock()
 		return
 	}
+	delete(d.partitions, p)
+	d.mu.Unlock()
 	for _, f := range a.feeds {
 		f.sub.detach(f)
 	}

@@ -325,10 +325,12 @@ func (x *PublishRequest) GetBatches() []*Batch {
 }
 
 type PublishAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Error         *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	Results       []*Published           `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Error   *Error                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Results []*Published           `protobuf:"bytes,3,rep,name=results,proto3" json:"results,omitempty"`
+	// The last answer of a node that stops: requests after id were not read, and can be sent elsewhere.
+	Closing       bool `protobuf:"varint,4,opt,name=closing,proto3" json:"closing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -382,6 +384,13 @@ func (x *PublishAnswer) GetResults() []*Published {
 		return x.Results
 	}
 	return nil
+}
+
+func (x *PublishAnswer) GetClosing() bool {
+	if x != nil {
+		return x.Closing
+	}
+	return false
 }
 
 type Published struct {
@@ -1514,11 +1523,12 @@ const file_peer_proto_rawDesc = "" +
 	"\tpartition\x18\x02 \x01(\x03R\tpartition\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x03 \x01(\x03R\ttimeoutMs\x121\n" +
-	"\abatches\x18\x04 \x03(\v2\x17.handfast.peer.v1.BatchR\abatches\"\x85\x01\n" +
+	"\abatches\x18\x04 \x03(\v2\x17.handfast.peer.v1.BatchR\abatches\"\x9f\x01\n" +
 	"\rPublishAnswer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12-\n" +
 	"\x05error\x18\x02 \x01(\v2\x17.handfast.peer.v1.ErrorR\x05error\x125\n" +
-	"\aresults\x18\x03 \x03(\v2\x1b.handfast.peer.v1.PublishedR\aresults\"h\n" +
+	"\aresults\x18\x03 \x03(\v2\x1b.handfast.peer.v1.PublishedR\aresults\x12\x18\n" +
+	"\aclosing\x18\x04 \x01(\bR\aclosing\"h\n" +
 	"\tPublished\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1c\n" +
 	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12-\n" +
