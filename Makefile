@@ -19,6 +19,7 @@ test: ## everything
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(GO) test -race -timeout 20m ./...
+	$(GO) test -count=1 -run 'TestSimulation' ./partitions/owner # 100,000 seeds, which the race detector has no time for
 
 bench: build ## a node beside the reference; rows in bench-results/one-node.json
 	bin/handfast bench --out bench-results/one-node.json
