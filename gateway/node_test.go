@@ -21,6 +21,7 @@ type server struct {
 	url   string
 	admin string
 	node  *node.Node
+	seen  func(r *http.Request, a *answer) // is told of every answer; nil = nobody is
 }
 
 // start runs a node in this process until the test ends.
@@ -46,7 +47,7 @@ func start(t testing.TB, change ...func(*node.Config)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &server{t, n.URL(), strings.TrimSpace(string(token)), n}
+	return &server{t: t, url: n.URL(), admin: strings.TrimSpace(string(token)), node: n}
 }
 
 // answer is what came back of a call.
@@ -117,6 +118,12 @@ func (s *server) do(r *http.Request) *answer {
 	d.UseNumber()
 	if d.Decode(&a.json) != nil {
 		a.json = nil
+	}
+	if err := conforms(r, a); err != nil {
+		s.t.Errorf("%s %s: %d %s is not as openapi.yaml says: %v", r.Method, r.URL, a.status, clip(a.body), err)
+	}
+	if s.seen != nil {
+		s.seen(r, a)
 	}
 	return a
 }

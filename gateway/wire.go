@@ -30,8 +30,17 @@ func decode(c *fiber.Ctx, v any) error {
 }
 
 func wantJSON(c *fiber.Ctx) error {
-	if t := mediaType(c); t != "application/json" && t != "" {
-		return schema.Errorf(schema.Unsupported, "Content-Type must be application/json")
+	switch mediaType(c) {
+	case "", fiber.MIMEApplicationJSON, fiber.MIMEApplicationForm: // the last is what curl -d says when it is not told
+		return wantPlain(c)
+	}
+	return schema.Errorf(schema.Unsupported, "Content-Type must be application/json")
+}
+
+// wantPlain refuses compressed bodies.
+func wantPlain(c *fiber.Ctx) error {
+	if e := c.Request().Header.ContentEncoding(); len(e) > 0 && string(e) != "identity" {
+		return schema.Errorf(schema.Unsupported, "bodies with a Content-Encoding are not taken")
 	}
 	return nil
 }
