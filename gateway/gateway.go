@@ -8,10 +8,12 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"github.com/handfast-mq/handfast/schema"
 	"github.com/handfast-mq/handfast/schema/catalog"
@@ -94,11 +96,27 @@ func New(cfg Config) *Gateway {
 	g.app.Server().ExpectHandler = g.expect
 	g.app.Use(g.measure)
 	g.routes()
+	g.app.Server().Handler = g.knownMethod(g.app.Handler())
 	return g
 }
 
+// knownMethod answers methods that the framework does not know, which it would do in words of its own.
+func (g *Gateway) knownMethod(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		if slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			next(ctx)
+			return
+		}
+		c := g.app.AcquireCtx(ctx)
+		defer g.app.ReleaseCtx(c)
+		c.Set(fiber.HeaderAllow, "GET, HEAD, POST")
+		g.fail(c, fiber.ErrMethodNotAllowed) // has no error
+		g.metrics.count("none", fiber.StatusMethodNotAllowed)
+	}
+}
+
 // Serve answers on a listener until Shutdown.
-func (g *Gateway) Serve(l net.Listener) error { return g.app.Listener(lingerListener{l}) }
+func (g *Gateway) Serve(l net.Listener) error { return g.app.Server().Serve(lingerListener{l}) }
 
 // Shutdown takes no new connections and waits for the requests that are being answered, up to ctx.
 func (g *Gateway) Shutdown(ctx context.Context) error {

@@ -104,6 +104,23 @@ type wireTerms struct {
 	DeadLetter       *schema.TopicID   `json:"dead_letter_topic_id"`
 }
 
+// check refuses what is no identifier. What else the terms must be, the catalog knows.
+func (w *wireTerms) check() error {
+	if w.DeadLetter != nil {
+		if err := checkOptionalID("dead_letter_topic_id", *w.DeadLetter); err != nil {
+			return err
+		}
+	}
+	if w.AcceptPublishers != nil {
+		for _, id := range *w.AcceptPublishers {
+			if err := checkID("accept_publishers", id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // set copies the terms that a request gave.
 func (w *wireTerms) set(s *schema.Subscription) {
 	if w.Target != nil {
@@ -197,6 +214,9 @@ func (g *Gateway) subscribe(c *fiber.Ctx) error {
 		return err
 	}
 	if err := checkOptionalID("consumer_id", w.Consumer); err != nil {
+		return err
+	}
+	if err := w.wireTerms.check(); err != nil {
 		return err
 	}
 	spec := schema.Subscription{Topic: w.Topic, Consumer: actor(u, w.Consumer)}
@@ -464,6 +484,9 @@ func (g *Gateway) updateSubscription(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if err := w.wireTerms.check(); err != nil {
+		return err
+	}
 	after := *s
 	w.wireTerms.set(&after)
 	if after.Target.Type != s.Target.Type {
@@ -625,17 +648,17 @@ func (g *Gateway) getSubscription(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	topic, err := queryID(q, "topic_id", id == 0)
+	if err != nil {
+		return err
+	}
+	consumer, err := queryID(q, "consumer_id", false)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := call()
 	defer cancel()
 	if id == 0 {
-		topic, err := queryID(q, "topic_id", true)
-		if err != nil {
-			return err
-		}
-		consumer, err := queryID(q, "consumer_id", false)
-		if err != nil {
-			return err
-		}
 		if s := g.subscriptionOf(ctx, schema.TopicID(topic), actor(u, schema.UserID(consumer))); s != nil {
 			id = int64(s.ID)
 		}
@@ -676,6 +699,12 @@ func (g *Gateway) listSubscriptions(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	state := schema.State(q["state"])
+	switch state {
+	case "", schema.PendingPublisher, schema.PendingConsumer, schema.Active, schema.Paused, schema.Rejected, schema.Ended:
+	default:
+		return schema.Errorf(schema.Invalid, "there is no state %q", clip(string(state)))
+	}
 	ctx, cancel := call()
 	defer cancel()
 	if err := g.cfg.Catalog.Sync(ctx); err != nil {
@@ -685,7 +714,7 @@ func (g *Gateway) listSubscriptions(c *fiber.Ctx) error {
 	for last := schema.SubscriptionID(after); len(out) < limit; {
 		page := g.cfg.Catalog.Subscriptions(last, schema.ListMax, func(s *schema.Subscription) bool {
 			return (topic == 0 || s.Topic == schema.TopicID(topic)) && (consumer == 0 || s.Consumer == schema.UserID(consumer)) &&
-				(q["state"] == "" || string(s.State) == q["state"])
+				(state == "" || s.State == state)
 		})
 		for _, s := range page {
 			last = s.ID

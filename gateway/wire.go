@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -22,9 +23,9 @@ func decode(c *fiber.Ctx, v any) error {
 	if err := wantJSON(c); err != nil {
 		return err
 	}
-	body := c.Request().Body()
-	if len(body) == 0 {
-		return schema.Errorf(schema.Invalid, "the body is empty: a JSON object is needed")
+	body := bytes.TrimLeft(c.Request().Body(), " \t\r\n")
+	if len(body) == 0 || body[0] != '{' { // null would count as an object with nothing in it
+		return schema.Errorf(schema.Invalid, "the body must be a JSON object")
 	}
 	return decodeJSON(body, v)
 }

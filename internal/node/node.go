@@ -208,3 +208,6 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Revision counts the changes of metadata that this node knows.
+func (n *Node) Revision() schema.Revision { return n.catalog.Revision() }
