@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -47,14 +48,8 @@ func (w *wireStart) UnmarshalJSON(raw []byte) error {
 		Message  schema.MessageID `json:"message_id"`
 	}
 	bad := schema.Errorf(schema.Invalid, "start must be \"now\", \"earliest\", a time in RFC 3339 or a message id")
-	switch raw[0] {
-	case '"':
-		text, err := strconv.Unquote(string(raw))
-		if err != nil {
-			return bad
-		}
-		return w.parse(text)
-	case '{':
+	text, quoted := unquote(raw)
+	if !quoted && strings.HasPrefix(text, "{") {
 		if err := decodeJSON(raw, &object); err != nil {
 			return err
 		}
@@ -70,7 +65,7 @@ func (w *wireStart) UnmarshalJSON(raw []byte) error {
 		}
 		return nil
 	}
-	return w.parse(string(raw))
+	return w.parse(text)
 }
 
 func (w *wireStart) parse(text string) error {

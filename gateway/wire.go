@@ -71,7 +71,7 @@ func decodeJSON(body []byte, v any) error {
 	}
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) {
-		where := string(semantic.JSONPointer)
+		where := clip(string(semantic.JSONPointer))
 		if where == "" {
 			where = "the body"
 		}
@@ -83,7 +83,7 @@ func decodeJSON(body []byte, v any) error {
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return schema.WrapError(schema.Invalid, err, "%s: the field is there twice", syntactic.JSONPointer)
+			return schema.WrapError(schema.Invalid, err, "%s: the field is there twice", clip(string(syntactic.JSONPointer)))
 		}
 		return schema.WrapError(schema.Invalid, err, "the body is not valid JSON: at byte %d", syntactic.ByteOffset)
 	}
@@ -185,15 +185,18 @@ type seconds time.Duration
 
 // UnmarshalJSON reads both forms.
 func (s *seconds) UnmarshalJSON(raw []byte) error {
-	text := string(raw)
-	if unquoted, err := strconv.Unquote(text); err == nil && strings.HasPrefix(text, `"`) {
-		d, err := parseSeconds(unquoted)
-		*s = seconds(d)
-		return err
-	}
+	text, _ := unquote(raw)
 	d, err := parseSeconds(text)
 	*s = seconds(d)
 	return err
+}
+
+// unquote returns what a JSON string says, or any other JSON value as it stands.
+func unquote(raw []byte) (text string, quoted bool) {
+	if s, err := jsontext.AppendUnquote(nil, raw); err == nil {
+		return string(s), true
+	}
+	return string(raw), false
 }
 
 // parseSeconds reads a number of seconds or a Go duration.
