@@ -50,11 +50,10 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 			return schema.WrapError(schema.Invalid, err, "the request cannot be written as JSON: %v", err)
 		}
 	}
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
+	pause := newPause()
 	for try := 0; ; try++ {
 		err := c.once(ctx, k, body, out)
-		if err == nil || try >= c.retries || ctx.Err() != nil || !k.worthAnother(err) {
+		if err == nil || try >= c.retries || ctx.Err() != nil || !worthAnother(err, k.again) {
 			return err
 		}
 		d := pause.NextBackOff()
@@ -62,23 +61,36 @@ func (c *Client) do(ctx context.Context, k call, out any) error {
 		if asError(err, &e) {
 			d = max(d, min(e.RetryAfter, waitMax))
 		}
-		timer := time.NewTimer(d)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if wait(ctx, d) != nil {
 			return err
-		case <-timer.C:
 		}
 	}
 }
 
-// worthAnother tells whether a failed call may be made again.
-func (k call) worthAnother(err error) bool {
+func newPause() *backoff.ExponentialBackOff {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 50*time.Millisecond, 5*time.Second
+	return pause
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// worthAnother tells whether what failed may be done again; repeatable: also when it may have been done.
+func worthAnother(err error, repeatable bool) bool {
 	switch schema.KindOf(err) {
 	case schema.Busy, schema.Unavailable, schema.NotOwner: // nothing was done
 		return true
 	case schema.Unknown:
-		return k.again
+		return repeatable
 	}
 	return false
 }

@@ -64,20 +64,50 @@ func (c *Client) Publish(ctx context.Context, topic schema.TopicID, m Message) (
 }
 
 // PublishBatch publishes up to schema.BatchMessagesMax messages and returns one result each, in their order. Those that were refused
-// have their Err set. An error means that there are no results.
+// have their Err set; those that a busy or absent partition refused were sent again before, as whole calls are. An error means that
+// there are no results.
 func (c *Client) PublishBatch(ctx context.Context, topic schema.TopicID, messages []Message) ([]Published, error) {
+	list := make([]wireMessage, len(messages))
+	key := rand.Text()
+	for i := range messages {
+		list[i] = messages[i].wire(key + "-" + strconv.Itoa(i))
+	}
+	results, err := c.publishBatch(ctx, topic, list)
+	pause := newPause()
+	for try := 0; err == nil && try < c.retries; try++ {
+		var left []int
+		var again []wireMessage
+		for i := range results {
+			if e := results[i].Err; e != nil && worthAnother(e, true) {
+				left, again = append(left, i), append(again, list[i])
+			}
+		}
+		if len(left) == 0 || wait(ctx, pause.NextBackOff()) != nil {
+			break
+		}
+		some, failed := c.publishBatch(ctx, topic, again)
+		if failed != nil {
+			break // what is known of the messages stands
+		}
+		for j, i := range left {
+			results[i] = some[j]
+		}
+	}
+	return results, err
+}
+
+func (c *Client) publishBatch(ctx context.Context, topic schema.TopicID, list []wireMessage) ([]Published, error) {
 	body := struct {
 		Topic    schema.TopicID `json:"topic_id"`
 		Messages []wireMessage  `json:"messages"`
-	}{topic, make([]wireMessage, len(messages))}
-	key := rand.Text()
-	for i := range messages {
-		body.Messages[i] = messages[i].wire(key + "-" + strconv.Itoa(i))
-	}
+	}{topic, list}
 	var out struct {
 		Results []Published `json:"results"`
 	}
 	err := c.do(ctx, post("/publish_messages", body).repeatable(), &out)
+	if err == nil && len(out.Results) != len(list) {
+		err = schema.Errorf(schema.Internal, "%d messages were sent, and %d results came", len(list), len(out.Results))
+	}
 	return out.Results, err
 }
 

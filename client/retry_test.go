@@ -131,3 +131,37 @@ func TestNobodyThere(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestBatchRepeatsWhatWasBusy(t *testing.T) {
+	sent := [][]string{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Messages []struct {
+				Content string `json:"message_content"`
+			} `json:"messages"`
+		}
+		json.NewDecoder(r.Body).Decode(&body)
+		var names []string
+		for _, m := range body.Messages {
+			names = append(names, m.Content)
+		}
+		if sent = append(sent, names); len(sent) == 1 {
+			w.Write([]byte(`{"status":"partial","results":[{"message_id":1},{"error":{"detail":"full","kind":"busy"}},{"error":{"detail":"bad","kind":"invalid"}}]}`))
+			return
+		}
+		w.Write([]byte(`{"status":"ok","results":[{"message_id":2}]}`))
+	}))
+	defer s.Close()
+	c, err := client.New(client.Options{Server: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	got, err := c.PublishBatch(t.Context(), 1, []client.Message{{Content: []byte("a")}, {Content: []byte("b")}, {Content: []byte("c")}})
+	if err != nil || len(got) != 3 || got[0].ID != 1 || got[1].ID != 2 || got[1].Err != nil || got[2].Err == nil || got[2].Err.Kind != schema.Invalid {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if len(sent) != 2 || len(sent[1]) != 1 || sent[1][0] != "b" {
+		t.Errorf("sent %q", sent)
+	}
+}
