@@ -3,14 +3,17 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/valyala/fasthttp"
 
 	"github.com/handfast-mq/handfast/schema"
 	"github.com/handfast-mq/handfast/schema/catalog"
@@ -39,8 +42,12 @@ type Config struct {
 	CheckRule  func(rego string) error    // is this a rule that the policies can take?
 	Targets    map[schema.TargetType]bool // what push targets this cluster serves
 	UserRate   int                        // requests a second and user; 0 = no bound
-	Logger     *slog.Logger
-	Registry   interface {
+	// ReadTimeout is for a whole request, so that nobody holds a connection by dripping; 0 = 20 s.
+	ReadTimeout time.Duration
+	// IdleTimeout is for a connection between two requests; 0 = 120 s.
+	IdleTimeout time.Duration
+	Logger      *slog.Logger
+	Registry    interface {
 		prometheus.Registerer
 		prometheus.Gatherer
 	}
@@ -55,7 +62,7 @@ const (
 	connectionsMax = 64 << 10
 
 	requestTimeout = 15 * time.Second // of everything but long polls
-	readTimeout    = 20 * time.Second // of a whole request, so that nobody holds a connection by dripping
+	readTimeout    = 20 * time.Second
 	writeTimeout   = 30 * time.Second
 	idleTimeout    = 120 * time.Second
 )
@@ -73,24 +80,43 @@ func New(cfg Config) *Gateway {
 	g := &Gateway{cfg: cfg, limits: newLimiters(cfg.UserRate), metrics: newMetrics(cfg.Registry)}
 	g.app = fiber.New(fiber.Config{
 		AppName:               "handfast",
-		ErrorHandler:          g.fail,
+		ErrorHandler:          g.failUnread, // errors of handlers end in measure
 		BodyLimit:             bodyBytesMax,
 		ReadBufferSize:        headerBytesMax,
 		Concurrency:           connectionsMax,
-		ReadTimeout:           readTimeout,
+		ReadTimeout:           cmp.Or(cfg.ReadTimeout, readTimeout),
 		WriteTimeout:          writeTimeout,
-		IdleTimeout:           idleTimeout,
+		IdleTimeout:           cmp.Or(cfg.IdleTimeout, idleTimeout),
 		DisableStartupMessage: true,
 		CaseSensitive:         true,
 		StrictRouting:         true,
+		// A multipart body is a content like any other: its bytes must not change.
+		DisablePreParseMultipartForm: true,
 	})
+	g.app.Server().ExpectHandler = g.expect
 	g.app.Use(g.measure)
 	g.routes()
+	g.app.Server().Handler = g.knownMethod(g.app.Handler())
 	return g
 }
 
+// knownMethod answers methods that the framework does not know, which it would do in words of its own.
+func (g *Gateway) knownMethod(next fasthttp.RequestHandler) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		if slices.Contains(fiber.DefaultMethods, string(ctx.Method())) {
+			next(ctx)
+			return
+		}
+		c := g.app.AcquireCtx(ctx)
+		defer g.app.ReleaseCtx(c)
+		c.Set(fiber.HeaderAllow, "GET, HEAD, POST")
+		g.fail(c, fiber.ErrMethodNotAllowed) // has no error
+		g.metrics.count("none", fiber.StatusMethodNotAllowed)
+	}
+}
+
 // Serve answers on a listener until Shutdown.
-func (g *Gateway) Serve(l net.Listener) error { return g.app.Listener(l) }
+func (g *Gateway) Serve(l net.Listener) error { return g.app.Server().Serve(lingerListener{l}) }
 
 // Shutdown takes no new connections and waits for the requests that are being answered, up to ctx.
 func (g *Gateway) Shutdown(ctx context.Context) error {

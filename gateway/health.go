@@ -48,6 +48,10 @@ func (m *metrics) publishedResults(results []schema.Published) {
 	}
 }
 
+func (m *metrics) count(route string, status int) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+}
+
 // measure counts every request, those of the error handler included.
 func (g *Gateway) measure(c *fiber.Ctx) error {
 	begun := time.Now()
@@ -61,7 +65,7 @@ func (g *Gateway) measure(c *fiber.Ctx) error {
 	if c.Response().StatusCode() == fiber.StatusNotFound && route == "/" {
 		route = "none"
 	}
-	g.metrics.requests.WithLabelValues(route, strconv.Itoa(c.Response().StatusCode())).Inc()
+	g.metrics.count(route, c.Response().StatusCode())
 	g.metrics.seconds.WithLabelValues(route).Observe(time.Since(begun).Seconds())
 	return nil
 }

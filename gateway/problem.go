@@ -42,8 +42,7 @@ type problem struct {
 	Kind   string `json:"kind"`
 }
 
-// fail answers with a problem document. It is the app's error handler: every error of every route, the framework's own
-// included, comes through here.
+// fail answers with a problem document. Every error of every route, the framework's own included, comes through here.
 func (g *Gateway) fail(c *fiber.Ctx, err error) error {
 	p, retryAfter := problemOf(err)
 	if p.Status >= http.StatusInternalServerError {

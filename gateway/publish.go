@@ -139,7 +139,7 @@ func (g *Gateway) publish(c *fiber.Ctx, u *schema.User, in intake) ([]schema.Pub
 // readMessage reads one message: a JSON envelope, a CloudEvent, or the content as the body.
 func (g *Gateway) readMessage(c *fiber.Ctx) (intake, error) {
 	media := mediaType(c)
-	if media == fiber.MIMEApplicationJSON && len(c.Request().Header.Peek("Ce-Specversion")) == 0 {
+	if isEnvelope(c, media) {
 		var w wirePublish
 		if err := decode(c, &w); err != nil {
 			return intake{}, err
@@ -174,6 +174,21 @@ func (g *Gateway) readMessage(c *fiber.Ctx) (intake, error) {
 	}
 	in.messages = []schema.Publish{m}
 	return in, checkMessage(&m)
+}
+
+// isEnvelope tells a JSON envelope from a body that is the content. Where the media type says nothing, the query does: it has to
+// name the topic of a content.
+func isEnvelope(c *fiber.Ctx, media string) bool {
+	if len(c.Request().Header.Peek("Ce-Specversion")) > 0 {
+		return false
+	}
+	switch media {
+	case fiber.MIMEApplicationJSON:
+		return true
+	case "", fiber.MIMEApplicationForm:
+		return !c.Context().QueryArgs().Has("topic_id")
+	}
+	return false
 }
 
 // readBatch reads many messages: JSON, or a batch of CloudEvents.
@@ -323,6 +338,9 @@ func printable(s string) bool {
 func rawEnvelope(c *fiber.Ctx) (intake, schema.Publish, error) {
 	var in intake
 	var m schema.Publish
+	if err := wantPlain(c); err != nil {
+		return in, m, err
+	}
 	q, err := queries(c, "topic_id", "publisher_id", "key", "delay", "idempotency_key")
 	if err != nil {
 		return in, m, err

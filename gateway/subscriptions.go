@@ -2,175 +2,13 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/handfast-mq/handfast/schema"
 )
-
-type wireTarget struct {
-	Type        schema.TargetType `json:"type"`
-	URL         string            `json:"url,omitempty"`
-	Format      string            `json:"format,omitempty"`
-	Function    string            `json:"function,omitempty"`
-	Region      string            `json:"region,omitempty"`
-	RoleARN     string            `json:"role_arn,omitempty"`
-	BatchSize   int               `json:"batch_size,omitzero"`
-	BatchWindow seconds           `json:"batch_window,omitzero"`
-	Timeout     seconds           `json:"timeout,omitzero"`
-	Concurrency int               `json:"concurrency,omitzero"`
-	Rate        float64           `json:"rate,omitzero"`
-}
-
-func (w *wireTarget) target() schema.Target {
-	return schema.Target{Type: w.Type, URL: w.URL, Format: w.Format, Function: w.Function, Region: w.Region, RoleARN: w.RoleARN, BatchSize: w.BatchSize,
-		BatchWindow: time.Duration(w.BatchWindow), Timeout: time.Duration(w.Timeout), Concurrency: w.Concurrency, Rate: w.Rate}
-}
-
-func wireTargetOf(t *schema.Target) wireTarget {
-	return wireTarget{t.Type, t.URL, t.Format, t.Function, t.Region, t.RoleARN, t.BatchSize,
-		seconds(t.BatchWindow), seconds(t.Timeout), t.Concurrency, t.Rate}
-}
-
-// wireStart is a position: "now", "earliest", a time, a message id, or an object that says which of them.
-type wireStart struct{ schema.StartAt }
-
-// UnmarshalJSON reads all forms.
-func (w *wireStart) UnmarshalJSON(raw []byte) error {
-	var object struct {
-		Position string           `json:"position"`
-		Time     *time.Time       `json:"time"`
-		Message  schema.MessageID `json:"message_id"`
-	}
-	bad := schema.Errorf(schema.Invalid, "start must be \"now\", \"earliest\", a time in RFC 3339 or a message id")
-	switch raw[0] {
-	case '"':
-		text, err := strconv.Unquote(string(raw))
-		if err != nil {
-			return bad
-		}
-		return w.parse(text)
-	case '{':
-		if err := decodeJSON(raw, &object); err != nil {
-			return err
-		}
-		switch {
-		case object.Time != nil && object.Message == 0 && object.Position == "":
-			w.StartAt = schema.StartAt{Position: "time", Time: object.Time.UTC()}
-		case object.Message > 0 && object.Time == nil && object.Position == "":
-			w.StartAt = schema.StartAt{Position: "message", Message: object.Message}
-		case object.Message == 0 && object.Time == nil && object.Position != "":
-			return w.parse(object.Position)
-		default:
-			return bad
-		}
-		return nil
-	}
-	return w.parse(string(raw))
-}
-
-func (w *wireStart) parse(text string) error {
-	if text == "now" || text == "earliest" {
-		w.StartAt = schema.StartAt{Position: text}
-		return nil
-	}
-	if id, err := schema.ParseID(text); err == nil && id > 0 {
-		w.StartAt = schema.StartAt{Position: "message", Message: schema.MessageID(id)}
-		return nil
-	}
-	at, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return schema.Errorf(schema.Invalid, "start must be \"now\", \"earliest\", a time in RFC 3339 or a message id")
-	}
-	w.StartAt = schema.StartAt{Position: "time", Time: at.UTC()}
-	return nil
-}
-
-// wireTerms is what a consumer chooses.
-type wireTerms struct {
-	Target           *wireTarget       `json:"target"`
-	Guarantee        *schema.Guarantee `json:"guarantee"`
-	Ordered          *bool             `json:"ordered"`
-	Filter           *jsontext.Value   `json:"filter"`
-	AcceptPublishers *[]schema.UserID  `json:"accept_publishers"`
-	AckDeadline      *seconds          `json:"ack_deadline"`
-	MaxOutstanding   *int              `json:"max_outstanding"`
-	MaxAttempts      *int              `json:"max_attempts"`
-	RetrySchedule    *[]seconds        `json:"retry_schedule"`
-	DeadLetter       *schema.TopicID   `json:"dead_letter_topic_id"`
-}
-
-// set copies the terms that a request gave.
-func (w *wireTerms) set(s *schema.Subscription) {
-	if w.Target != nil {
-		s.Target = w.Target.target()
-	}
-	if w.Filter != nil {
-		s.Filter = json.RawMessage(*w.Filter)
-	}
-	if w.AckDeadline != nil {
-		s.AckDeadline = time.Duration(*w.AckDeadline)
-	}
-	if w.RetrySchedule != nil {
-		s.RetrySchedule = durationsOf(*w.RetrySchedule)
-	}
-	set(&s.Guarantee, w.Guarantee)
-	set(&s.Ordered, w.Ordered)
-	set(&s.AcceptPublishers, w.AcceptPublishers)
-	set(&s.MaxOutstanding, w.MaxOutstanding)
-	set(&s.MaxAttempts, w.MaxAttempts)
-	set(&s.DeadLetter, w.DeadLetter)
-}
-
-// wireSubscription shows a subscription. Secrets are shown to its consumer alone.
-type wireSubscription struct {
-	ID               schema.SubscriptionID `json:"subscription_id"`
-	Topic            schema.TopicID        `json:"topic_id"`
-	Consumer         schema.UserID         `json:"consumer_id"`
-	State            schema.State          `json:"state"`
-	Reason           string                `json:"reason,omitempty"`
-	PublisherConsent schema.Consent        `json:"publisher_consent"`
-	ConsumerConsent  schema.Consent        `json:"consumer_consent"`
-	Target           wireTarget            `json:"target"`
-	Secrets          []string              `json:"secrets,omitempty"`
-	Guarantee        schema.Guarantee      `json:"guarantee"`
-	Ordered          bool                  `json:"ordered"`
-	Filter           jsontext.Value        `json:"filter,omitempty"`
-	AcceptPublishers []schema.UserID       `json:"accept_publishers,omitempty"`
-	Start            string                `json:"start"`
-	AckDeadline      seconds               `json:"ack_deadline"`
-	MaxOutstanding   int                   `json:"max_outstanding"`
-	MaxAttempts      int                   `json:"max_attempts"`
-	RetrySchedule    []seconds             `json:"retry_schedule"`
-	DeadLetter       schema.TopicID        `json:"dead_letter_topic_id,omitzero"`
-	SubscribeAt      string                `json:"subscribe_at"`
-	ActiveAt         string                `json:"active_at,omitempty"`
-	UnsubscribeAt    string                `json:"unsubscribe_at,omitempty"`
-}
-
-func wireSubscriptionOf(s *schema.Subscription, secrets bool) wireSubscription {
-	w := wireSubscription{ID: s.ID, Topic: s.Topic, Consumer: s.Consumer, State: s.State, Reason: s.Reason, PublisherConsent: s.PublisherConsent,
-		ConsumerConsent: s.ConsumerConsent, Target: wireTargetOf(&s.Target), Guarantee: s.Guarantee, Ordered: s.Ordered, Filter: jsontext.Value(s.Filter),
-		AcceptPublishers: s.AcceptPublishers, Start: s.Start.Position, AckDeadline: seconds(s.AckDeadline), MaxOutstanding: s.MaxOutstanding,
-		MaxAttempts: s.Attempts(), RetrySchedule: secondsOf(s.Schedule()), DeadLetter: s.DeadLetter,
-		SubscribeAt: stamp(s.CreatedAt), ActiveAt: stamp(s.ActiveAt), UnsubscribeAt: stamp(s.EndedAt)}
-	switch s.Start.Position {
-	case "time":
-		w.Start = stamp(s.Start.Time)
-	case "message":
-		w.Start = strconv.FormatInt(int64(s.Start.Message), 10)
-	}
-	if secrets {
-		for _, k := range s.Secrets {
-			w.Secrets = append(w.Secrets, k.Key)
-		}
-	}
-	return w
-}
 
 func (g *Gateway) answerSubscription(c *fiber.Ctx, u *schema.User, s *schema.Subscription) error {
 	return ok(c, struct {
@@ -197,6 +35,9 @@ func (g *Gateway) subscribe(c *fiber.Ctx) error {
 		return err
 	}
 	if err := checkOptionalID("consumer_id", w.Consumer); err != nil {
+		return err
+	}
+	if err := w.wireTerms.check(); err != nil {
 		return err
 	}
 	spec := schema.Subscription{Topic: w.Topic, Consumer: actor(u, w.Consumer)}
@@ -464,6 +305,9 @@ func (g *Gateway) updateSubscription(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if err := w.wireTerms.check(); err != nil {
+		return err
+	}
 	after := *s
 	w.wireTerms.set(&after)
 	if after.Target.Type != s.Target.Type {
@@ -625,17 +469,17 @@ func (g *Gateway) getSubscription(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	topic, err := queryID(q, "topic_id", id == 0)
+	if err != nil {
+		return err
+	}
+	consumer, err := queryID(q, "consumer_id", false)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := call()
 	defer cancel()
 	if id == 0 {
-		topic, err := queryID(q, "topic_id", true)
-		if err != nil {
-			return err
-		}
-		consumer, err := queryID(q, "consumer_id", false)
-		if err != nil {
-			return err
-		}
 		if s := g.subscriptionOf(ctx, schema.TopicID(topic), actor(u, schema.UserID(consumer))); s != nil {
 			id = int64(s.ID)
 		}
@@ -676,6 +520,12 @@ func (g *Gateway) listSubscriptions(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	state := schema.State(q["state"])
+	switch state {
+	case "", schema.PendingPublisher, schema.PendingConsumer, schema.Active, schema.Paused, schema.Rejected, schema.Ended:
+	default:
+		return schema.Errorf(schema.Invalid, "there is no state %q", clip(string(state)))
+	}
 	ctx, cancel := call()
 	defer cancel()
 	if err := g.cfg.Catalog.Sync(ctx); err != nil {
@@ -685,7 +535,7 @@ func (g *Gateway) listSubscriptions(c *fiber.Ctx) error {
 	for last := schema.SubscriptionID(after); len(out) < limit; {
 		page := g.cfg.Catalog.Subscriptions(last, schema.ListMax, func(s *schema.Subscription) bool {
 			return (topic == 0 || s.Topic == schema.TopicID(topic)) && (consumer == 0 || s.Consumer == schema.UserID(consumer)) &&
-				(q["state"] == "" || string(s.State) == q["state"])
+				(state == "" || s.State == state)
 		})
 		for _, s := range page {
 			last = s.ID

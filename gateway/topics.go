@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
@@ -21,15 +20,13 @@ type (
 
 // UnmarshalJSON reads both forms.
 func (r *ref) UnmarshalJSON(raw []byte) error {
-	if name, err := strconv.Unquote(string(raw)); err == nil {
-		r.name = name
-		if id, err := schema.ParseID(name); err == nil {
-			r.id, r.name = id, ""
-		}
+	text, quoted := unquote(raw)
+	id, err := schema.ParseID(text)
+	if err != nil && quoted {
+		*r = ref{name: text}
 		return nil
 	}
-	id, err := schema.ParseID(string(raw))
-	r.id = id
+	*r = ref{id: id}
 	return err
 }
 

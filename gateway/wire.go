@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -22,16 +23,25 @@ func decode(c *fiber.Ctx, v any) error {
 	if err := wantJSON(c); err != nil {
 		return err
 	}
-	body := c.Request().Body()
-	if len(body) == 0 {
-		return schema.Errorf(schema.Invalid, "the body is empty: a JSON object is needed")
+	body := bytes.TrimLeft(c.Request().Body(), " \t\r\n")
+	if len(body) == 0 || body[0] != '{' { // null would count as an object with nothing in it
+		return schema.Errorf(schema.Invalid, "the body must be a JSON object")
 	}
 	return decodeJSON(body, v)
 }
 
 func wantJSON(c *fiber.Ctx) error {
-	if t := mediaType(c); t != "application/json" && t != "" {
-		return schema.Errorf(schema.Unsupported, "Content-Type must be application/json")
+	switch mediaType(c) {
+	case "", fiber.MIMEApplicationJSON, fiber.MIMEApplicationForm: // the last is what curl -d says when it is not told
+		return wantPlain(c)
+	}
+	return schema.Errorf(schema.Unsupported, "Content-Type must be application/json")
+}
+
+// wantPlain refuses compressed bodies.
+func wantPlain(c *fiber.Ctx) error {
+	if e := c.Request().Header.ContentEncoding(); len(e) > 0 && string(e) != "identity" {
+		return schema.Errorf(schema.Unsupported, "bodies with a Content-Encoding are not taken")
 	}
 	return nil
 }
@@ -61,7 +71,7 @@ func decodeJSON(body []byte, v any) error {
 	}
 	var semantic *json.SemanticError
 	if errors.As(err, &semantic) {
-		where := string(semantic.JSONPointer)
+		where := clip(string(semantic.JSONPointer))
 		if where == "" {
 			where = "the body"
 		}
@@ -73,7 +83,7 @@ func decodeJSON(body []byte, v any) error {
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return schema.WrapError(schema.Invalid, err, "%s: the field is there twice", syntactic.JSONPointer)
+			return schema.WrapError(schema.Invalid, err, "%s: the field is there twice", clip(string(syntactic.JSONPointer)))
 		}
 		return schema.WrapError(schema.Invalid, err, "the body is not valid JSON: at byte %d", syntactic.ByteOffset)
 	}
@@ -175,15 +185,18 @@ type seconds time.Duration
 
 // UnmarshalJSON reads both forms.
 func (s *seconds) UnmarshalJSON(raw []byte) error {
-	text := string(raw)
-	if unquoted, err := strconv.Unquote(text); err == nil && strings.HasPrefix(text, `"`) {
-		d, err := parseSeconds(unquoted)
-		*s = seconds(d)
-		return err
-	}
+	text, _ := unquote(raw)
 	d, err := parseSeconds(text)
 	*s = seconds(d)
 	return err
+}
+
+// unquote returns what a JSON string says, or any other JSON value as it stands.
+func unquote(raw []byte) (text string, quoted bool) {
+	if s, err := jsontext.AppendUnquote(nil, raw); err == nil {
+		return string(s), true
+	}
+	return string(raw), false
 }
 
 // parseSeconds reads a number of seconds or a Go duration.

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// timeoutDefault bounds one evaluation: the built-in policy needs well below 1 ms, a client waits for it on every miss.
-	timeoutDefault = 50 * time.Millisecond
+	// timeoutDefault bounds one evaluation: the built-in policy needs well below 1 ms, a client waits for it on every miss. Why not
+	// less: a process that waits for a processor on a busy machine would refuse what the policy allows.
+	timeoutDefault = 500 * time.Millisecond
 	// cacheDefault bounds the remembered decisions. One holds a few pointers to nouns that exist anyway.
 	cacheDefault = 16 << 10
 	// pollDefault is how often the policies' own directory is looked at.
@@ -35,7 +36,7 @@ type Options struct {
 	// Dir replaces the built-in policy. A directory of *.rego files replaces and adds files by name; a directory with a
 	// .manifest, or a .tar.gz, is an OPA bundle and replaces all. "" = built in.
 	Dir string
-	// Timeout bounds one evaluation; default 50 ms.
+	// Timeout bounds one evaluation; default 500 ms.
 	Timeout time.Duration
 	// Poll is how often Dir is checked for changes; default 2 s, below 0 never.
 	Poll time.Duration

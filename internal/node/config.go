@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/handfast-mq/handfast/schema"
 )
@@ -25,6 +26,9 @@ type Config struct {
 	AllowTargets        []string // hosts and CIDRs that webhooks may go to although they are private
 	UserRate            int      // requests a second and user; 0 = no bound
 	DebugListen         string   // address of the profiler, "" = none; keep it private
+
+	ReadTimeout time.Duration // for a whole request; 0 = 20 s
+	IdleTimeout time.Duration // for a connection between two requests; 0 = 120 s
 
 	Logger *slog.Logger
 }
@@ -51,6 +55,8 @@ func (c *Config) Validate() error {
 		return schema.Errorf(schema.Invalid, "--partitions must be between 1 and %d", schema.PartitionsMax)
 	case c.UserRate < 0:
 		return schema.Errorf(schema.Invalid, "--user-rate must be 0 or more")
+	case c.ReadTimeout < 0 || c.IdleTimeout < 0:
+		return schema.Errorf(schema.Invalid, "timeouts must be 0 or more")
 	case c.PublicURL != "" && !strings.HasPrefix(c.PublicURL, "https://") && !c.AllowPrivateTargets:
 		return schema.Errorf(schema.Invalid, "--public-url must begin with https://, but for development with --allow-private-targets")
 	case c.AdminToken != "" && len(c.AdminToken) < 32:

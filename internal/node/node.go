@@ -170,7 +170,7 @@ func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (er
 		CheckURL:  func(u string) error { return webhook.CheckURL(u, targets) },
 		NewSecret: webhook.NewSecret, CheckRule: policies.CheckRule,
 		Targets:  map[schema.TargetType]bool{schema.TargetWebhook: true},
-		UserRate: n.cfg.UserRate, Logger: n.cfg.Logger, Registry: registry,
+		UserRate: n.cfg.UserRate, ReadTimeout: n.cfg.ReadTimeout, IdleTimeout: n.cfg.IdleTimeout, Logger: n.cfg.Logger, Registry: registry,
 	})
 	return nil
 }
@@ -223,3 +223,6 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Revision counts the changes of metadata that this node knows.
+func (n *Node) Revision() schema.Revision { return n.catalog.Revision() }

@@ -1,0 +1,194 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/handfast-mq/handfast/schema"
+)
+
+// Message is one message to publish.
+type Message struct {
+	Content     []byte
+	ContentType string // "" = text, or none for content that is not UTF-8
+	Key         string // messages of one key keep their order
+	Attributes  map[string]string
+	Delay       time.Duration
+	// IdempotencyKey makes a repeated publish the same message; "" = a new one for each call, so that the call can be repeated.
+	IdempotencyKey string
+}
+
+type wireMessage struct {
+	Content        *string           `json:"message_content,omitempty"`
+	ContentBase64  []byte            `json:"message_content_base64,omitempty"`
+	ContentType    string            `json:"content_type,omitempty"`
+	Key            string            `json:"key,omitempty"`
+	Attributes     map[string]string `json:"attributes,omitempty"`
+	Delay          Seconds           `json:"delay,omitzero"`
+	IdempotencyKey string            `json:"idempotency_key,omitempty"`
+}
+
+func (m *Message) wire(key string) wireMessage {
+	w := wireMessage{ContentType: m.ContentType, Key: m.Key, Attributes: m.Attributes, Delay: Seconds(m.Delay), IdempotencyKey: m.IdempotencyKey}
+	if w.IdempotencyKey == "" {
+		w.IdempotencyKey = key
+	}
+	if utf8.Valid(m.Content) {
+		text := string(m.Content)
+		w.Content = &text
+	} else {
+		w.ContentBase64 = m.Content
+	}
+	return w
+}
+
+// Published is what became of one message.
+type Published struct {
+	ID        schema.MessageID `json:"message_id,omitzero"`
+	Duplicate bool             `json:"duplicate,omitzero"` // its idempotency key was seen before: ID is the first message's
+	Err       *Error           `json:"error,omitempty"`    // of a batch alone
+}
+
+// Publish publishes one message. When it returns without an error, the message is durable at the topic's ack level.
+func (c *Client) Publish(ctx context.Context, topic schema.TopicID, m Message) (p Published, err error) {
+	body := struct {
+		Topic schema.TopicID `json:"topic_id"`
+		wireMessage
+	}{topic, m.wire(rand.Text())}
+	err = c.do(ctx, post("/publish_message", body).repeatable(), &p)
+	return p, err
+}
+
+// PublishBatch publishes up to schema.BatchMessagesMax messages and returns one result each, in their order. Those that were refused
+// have their Err set; those that a busy or absent partition refused were sent again before, as whole calls are. An error means that
+// there are no results.
+func (c *Client) PublishBatch(ctx context.Context, topic schema.TopicID, messages []Message) ([]Published, error) {
+	list := make([]wireMessage, len(messages))
+	key := rand.Text()
+	for i := range messages {
+		list[i] = messages[i].wire(key + "-" + strconv.Itoa(i))
+	}
+	results, err := c.publishBatch(ctx, topic, list)
+	pause := newPause()
+	for try := 0; err == nil && try < c.retries; try++ {
+		var left []int
+		var again []wireMessage
+		for i := range results {
+			if e := results[i].Err; e != nil && worthAnother(e, true) {
+				left, again = append(left, i), append(again, list[i])
+			}
+		}
+		if len(left) == 0 || wait(ctx, pause.NextBackOff()) != nil {
+			break
+		}
+		some, failed := c.publishBatch(ctx, topic, again)
+		if failed != nil {
+			break // what is known of the messages stands
+		}
+		for j, i := range left {
+			results[i] = some[j]
+		}
+	}
+	return results, err
+}
+
+func (c *Client) publishBatch(ctx context.Context, topic schema.TopicID, list []wireMessage) ([]Published, error) {
+	body := struct {
+		Topic    schema.TopicID `json:"topic_id"`
+		Messages []wireMessage  `json:"messages"`
+	}{topic, list}
+	var out struct {
+		Results []Published `json:"results"`
+	}
+	err := c.do(ctx, post("/publish_messages", body).repeatable(), &out)
+	if err == nil && len(out.Results) != len(list) {
+		err = schema.Errorf(schema.Internal, "%d messages were sent, and %d results came", len(list), len(out.Results))
+	}
+	return out.Results, err
+}
+
+// Standing is where a message stands with one subscription.
+type Standing struct {
+	Subscription schema.SubscriptionID `json:"subscription_id"`
+	Consumer     schema.UserID         `json:"consumer_id,omitzero"`
+	State        schema.StandingState  `json:"state"`
+	Attempts     int                   `json:"attempts,omitzero"`
+}
+
+// MessageStatus is where a message stands: accepted, delivering, delivered or dead_lettered.
+type MessageStatus struct {
+	ID            schema.MessageID `json:"message_id"`
+	Status        string           `json:"message_status"`
+	CreatedAt     time.Time        `json:"created_at"`
+	Topic         schema.TopicID   `json:"topic_id"`
+	Publisher     schema.UserID    `json:"publisher_id"`
+	Recipients    int              `json:"num_recipients"`
+	Delivered     int              `json:"num_delivered"`
+	Subscriptions []Standing       `json:"subscriptions"`
+}
+
+// MessageStatus tells where a message stands.
+func (c *Client) MessageStatus(ctx context.Context, id schema.MessageID) (s MessageStatus, err error) {
+	err = c.do(ctx, get("/message_status", number(newQuery(), "message_id", id).Values), &s)
+	return s, err
+}
+
+// Delivery is one message on its way to a consumer that pulls.
+type Delivery struct {
+	ID          schema.MessageID
+	Content     []byte
+	ContentType string
+	Key         string
+	Attributes  map[string]string
+	Publisher   schema.UserID
+	Topic       schema.TopicID
+	CreatedAt   time.Time
+	Attempt     int    // 1 = handed out for the first time
+	Lease       string // names this very delivery
+}
+
+// Receipt names the delivery, for Ack, Nack and Extend.
+func (d *Delivery) Receipt() Receipt { return Receipt{d.ID, d.Lease} }
+
+type wireDelivery struct {
+	ID            schema.MessageID  `json:"message_id"`
+	Content       *string           `json:"message_content,omitempty"`
+	ContentBase64 []byte            `json:"message_content_base64,omitempty"`
+	ContentType   string            `json:"content_type,omitempty"`
+	Key           string            `json:"key,omitempty"`
+	Attributes    map[string]string `json:"attributes,omitempty"`
+	Publisher     schema.UserID     `json:"publisher_id"`
+	Topic         schema.TopicID    `json:"topic_id"`
+	CreatedAt     time.Time         `json:"created_at"`
+	Attempt       int               `json:"attempt"`
+	Lease         string            `json:"lease"`
+}
+
+// UnmarshalJSON reads a delivery as the API shows it.
+func (d *Delivery) UnmarshalJSON(raw []byte) error {
+	var w wireDelivery
+	if err := json.Unmarshal(raw, &w); err != nil {
+		return err
+	}
+	*d = Delivery{w.ID, w.ContentBase64, w.ContentType, w.Key, w.Attributes, w.Publisher, w.Topic, w.CreatedAt, w.Attempt, w.Lease}
+	if w.Content != nil {
+		d.Content = []byte(*w.Content)
+	}
+	return nil
+}
+
+// MarshalJSON writes a delivery as the API shows it.
+func (d Delivery) MarshalJSON() ([]byte, error) {
+	w := wireDelivery{d.ID, nil, nil, d.ContentType, d.Key, d.Attributes, d.Publisher, d.Topic, d.CreatedAt, d.Attempt, d.Lease}
+	if utf8.Valid(d.Content) {
+		text := string(d.Content)
+		w.Content = &text
+	} else {
+		w.ContentBase64 = d.Content
+	}
+	return json.Marshal(w)
+}
