@@ -143,6 +143,16 @@ func (c *Cluster) Restart(ctx context.Context, n int) error {
 	return c.waitReady(ctx, len(c.hosts))
 }
 
+// RestartAll starts all nodes, that were killed.
+func (c *Cluster) RestartAll(ctx context.Context) error {
+	for _, p := range c.processes {
+		if err := p.start(); err != nil {
+			return err
+		}
+	}
+	return c.waitReady(ctx, len(c.hosts))
+}
+
 // Stop ends every node and removes what they wrote.
 func (c *Cluster) Stop() {
 	for _, p := range c.processes {

@@ -116,7 +116,8 @@ func (c *Config) cluster(keyspace string) *gocql.ClusterConfig {
 	g.Logger = logger{c.Logger}
 	hosts := gocql.RoundRobinHostPolicy()
 	if c.Datacenter != "" {
-		hosts = gocql.DCAwareRoundRobinPolicy(c.Datacenter)
+		// Without failover: a local quorum of another datacenter meets none of this one.
+		hosts = gocql.DCAwareRoundRobinPolicy(c.Datacenter, gocql.HostPolicyOptionDisableDCFailover)
 	}
 	g.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(hosts, gocql.ShuffleReplicas())
 	if c.Username != "" {

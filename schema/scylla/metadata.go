@@ -52,7 +52,9 @@ func (s *Store) AppendChange(ctx context.Context, c schema.Change) (bool, error)
 			return false, err
 		}
 	}
-	if s.meta.revision() != c.Revision-1 {
+	if head := s.meta.revision(); head >= c.Revision {
+		return s.isMine(ctx, c)
+	} else if head < c.Revision-1 {
 		return false, nil
 	}
 	ok, err := s.transact(ctx, "INSERT INTO metadata_changes (bucket, revision, change) VALUES (?, ?, ?) IF NOT EXISTS",

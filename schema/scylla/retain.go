@@ -51,7 +51,12 @@ func (s *Store) expired(r *reader, before time.Time, bytesMax int64, upTo schema
 		}
 	}
 	m := &merge{index: r.buckets(spanOf(low), schema.OffsetMax+1)}
-	m.open = func(b bucket) (*source, error) { return r.frames(b, " AND first >= ?", int64(max(low, b.start))) }
+	m.open = func(b bucket) (*source, error) {
+		if b.end() <= low {
+			return nil, nil
+		}
+		return r.frames(b, " AND first >= ?", int64(max(low, b.start)))
+	}
 	n := 0
 	for f, ok := m.next(); ok; f, ok = m.next() {
 		if f.End() > upTo || !f.Time.Before(before) && (bytesMax <= 0 || size <= bytesMax) {
@@ -89,7 +94,9 @@ func (s *Store) size(r *reader, low schema.Offset) (total int64, err error) {
 	index := r.buckets(spanOf(low), schema.OffsetMax+1)
 	var buckets []bucket
 	for index.next() {
-		buckets = append(buckets, index.row.bucket)
+		if b := index.row.bucket; b.end() > low {
+			buckets = append(buckets, b)
+		}
 	}
 	if err := index.iter.Close(); err != nil || len(buckets) == 0 {
 		return 0, err

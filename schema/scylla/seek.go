@@ -52,8 +52,11 @@ func (r *reader) bucketBefore(low schema.Offset, at time.Time) (schema.Offset, e
 
 // seek opens a bucket at its first frame from an offset on whose time is at or later; nil when there is none.
 func (r *reader) seek(b bucket, from schema.Offset, at time.Time) (*source, error) {
-	low, high, found := from, b.end(), at.IsZero()
-	for !found && low < high {
+	if b.end() <= from {
+		return nil, nil
+	}
+	low, high := from, b.end()
+	for !at.IsZero() && low < high {
 		middle := low + (high-low)/2
 		f, ok, err := r.one(b, " AND first >= ?", int64(middle))
 		if err != nil {

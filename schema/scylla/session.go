@@ -39,7 +39,13 @@ type db struct {
 }
 
 func connect(c *Config, keyspace string) (*db, error) {
-	s, err := gocqlx.WrapSession(c.cluster(keyspace).CreateSession())
+	return connectWith(c, keyspace, func(*gocql.ClusterConfig) {})
+}
+
+func connectWith(c *Config, keyspace string, change func(*gocql.ClusterConfig)) (*db, error) {
+	g := c.cluster(keyspace)
+	change(g)
+	s, err := gocqlx.WrapSession(g.CreateSession())
 	if err != nil {
 		return nil, err
 	}

@@ -50,15 +50,34 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, schema.WrapError(schema.Unavailable, err, "cannot use keyspace %s of the database at %v: is it running, and was it migrated?", cfg.Keyspace, cfg.Hosts)
 	}
 	s.renewed = time.Now()
-	if err := verify(ctx, s.db); err != nil {
-		s.db.Close()
-		return nil, err
-	}
-	if err := s.probe(ctx); err != nil {
-		s.db.Close()
-		return nil, err
+	for _, check := range []func(context.Context) error{s.oneDatacenter, func(ctx context.Context) error { return verify(ctx, s.db) }, s.probe} {
+		if err := check(ctx); err != nil {
+			s.db.Close()
+			return nil, err
+		}
 	}
 	return s, nil
+}
+
+// oneDatacenter refuses local quorums where it is not said of which datacenter: those of two do not meet.
+func (s *Store) oneDatacenter(ctx context.Context) error {
+	if s.cfg.Scope != Local || s.cfg.Datacenter != "" {
+		return nil
+	}
+	seen := map[string]bool{}
+	for _, table := range []string{"system.local", "system.peers"} {
+		iter := s.db.query(ctx, "SELECT data_center FROM "+table).Consistency(s.levels.one).Iter()
+		for dc := ""; iter.Scan(&dc); {
+			seen[dc] = true
+		}
+		if err := iter.Close(); err != nil {
+			return schema.WrapError(schema.Unavailable, err, "the database did not tell its datacenters")
+		}
+	}
+	if len(seen) > 1 {
+		return schema.Errorf(schema.Invalid, "the database has %d datacenters: name one, the same for all nodes, or choose scope %s", len(seen), Global)
+	}
+	return nil
 }
 
 // probe finds out whether the keyspace takes compare-and-sets.

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/handfast-mq/handfast/integration/cassandra"
 	"github.com/handfast-mq/handfast/schema"
@@ -18,8 +18,7 @@ import (
 )
 
 // shared is the cluster of this binary: its own addresses, so that other binaries may run beside it.
-var shared = cassandra.Shared{Options: cassandra.Options{Addresses: []string{"127.0.62.1", "127.0.62.2", "127.0.62.3"},
-	Paxos: os.Getenv("HANDFAST_TEST_PAXOS"), NoHints: os.Getenv("HANDFAST_TEST_NO_HINTS") != ""}}
+var shared = cassandra.Shared{Options: cassandra.Options{Addresses: []string{"127.0.62.1", "127.0.62.2", "127.0.62.3"}}}
 
 func TestMain(m *testing.M) { shared.Main(m, nil) }
 
@@ -28,17 +27,26 @@ func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)
 // keyspace is new for each binary: a cluster that runs on has those of former ones.
 var keyspace = sync.OnceValue(func() string { return "t" + strings.ReplaceAll(uuid.NewString(), "-", "") })
 
-var migrated sync.Once
+var (
+	migrated   sync.Once
+	migrateErr error
+)
 
 func config(t testing.TB) Config {
 	t.Helper()
 	c := shared.Use(t)
 	cfg := Config{Hosts: c.Hosts(), Port: c.Port(), Keyspace: keyspace(), Logger: quiet()}
 	migrated.Do(func() {
-		if err := Migrate(context.Background(), cfg); err != nil {
-			t.Fatal(err)
+		// Two at once, as nodes that are rolled out together do.
+		var g errgroup.Group
+		for range 2 {
+			g.Go(func() error { return Migrate(context.Background(), cfg) })
 		}
+		migrateErr = g.Wait()
 	})
+	if migrateErr != nil {
+		t.Fatal(migrateErr)
+	}
 	return cfg
 }
 
