@@ -53,7 +53,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	var r remote
 	r.register(root)
-	root.AddCommand(newServe(), newBench(), newTopic(&r), newUser(&r), newToken(&r), newSubscription(&r), newUnsubscribe(&r), newRule(&r), newPattern(&r),
+	root.AddCommand(newServe(), newMigrate(), newCert(), newBench(), newTopic(&r), newUser(&r), newToken(&r), newSubscription(&r), newUnsubscribe(&r), newRule(&r), newPattern(&r),
 		newPublish(&r), newPull(&r), newListen(&r), newAck(&r), newNack(&r), newStatus(&r), newDeliveries(&r), newDocs())
 	return root
 }

@@ -93,7 +93,7 @@ func newCluster(t *testing.T, names ...string) (schema.Store, []*member) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Init(context.Background(), testPartitions, ""); err != nil {
+	if _, err := c.Init(context.Background(), schema.Cluster{Partitions: testPartitions}, catalog.NewToken()); err != nil {
 		t.Fatal(err)
 	}
 	var all []*member

@@ -42,6 +42,9 @@ type Cluster struct {
 	ID         string    `json:"cluster_id"`
 	Partitions int       `json:"partitions"`
 	CreatedAt  time.Time `json:"created_at"`
+	// The authority of the connections between nodes, in PEM. Who can read the metadata can be a node anyway.
+	PeerCA    []byte `json:"peer_ca,omitempty"`
+	PeerCAKey []byte `json:"peer_ca_key,omitempty"`
 }
 
 // Topic is what producers publish to.
