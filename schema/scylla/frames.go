@@ -41,6 +41,7 @@ func (r *reader) read(from, to schema.Offset, bytesMax int) (fs []schema.Frame, 
 	// A frame that begins before from does so in this span or the one before.
 	m.index = r.buckets(spanOf(from)-spanOffsets, to)
 	if err := g.Wait(); err != nil {
+		_ = m.index.iter.Close()
 		return nil, err
 	}
 	r.begin(m, from, to, low)
