@@ -5,6 +5,7 @@ package cassandra
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,10 +144,16 @@ func (c *Cluster) Restart(ctx context.Context, n int) error {
 	return c.waitReady(ctx, len(c.hosts))
 }
 
-// RestartAll starts all nodes, that were killed.
+// RestartAll starts all nodes, that were killed. The first is the seed: one that was a member before does not start without it.
 func (c *Cluster) RestartAll(ctx context.Context) error {
-	for _, p := range c.processes {
+	for n, p := range c.processes {
 		if err := p.start(); err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		if err := c.wait(ctx, func() error { return c.listens(0) }); err != nil {
 			return err
 		}
 	}
@@ -168,20 +175,32 @@ func (c *Cluster) Stop() {
 
 // waitReady returns when each node knows all others as alive and a quorum takes writes. The port listens well before.
 func (c *Cluster) waitReady(ctx context.Context, nodes int) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	for n := range nodes {
+		if err := c.wait(ctx, func() error { return c.ready(ctx, n, nodes) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startMax bounds how long a node may take on a busy machine.
+const startMax = 3 * time.Minute
+
+// wait asks until there is no error.
+func (c *Cluster) wait(ctx context.Context, ask func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, startMax)
 	defer cancel()
 	tick := time.NewTicker(300 * time.Millisecond)
 	defer tick.Stop()
-	for i := 0; ; {
-		err := c.ready(ctx, i, nodes)
+	for {
+		err := ask()
 		if err == nil {
-			if i++; i == nodes {
-				return nil
-			}
-			continue
+			return nil
 		}
-		if p := c.processes; p != nil && !p[i].running() {
-			return fmt.Errorf("Cassandra on %s ended:\n%s", c.hosts[i], p[i].tail())
+		for _, p := range c.processes {
+			if p.done != nil && !p.running() && !p.killed {
+				return fmt.Errorf("Cassandra on %s ended:\n%s", p.Address, p.tail())
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -189,6 +208,15 @@ func (c *Cluster) waitReady(ctx context.Context, nodes int) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// listens tells whether a node takes connections.
+func (c *Cluster) listens(n int) error {
+	conn, err := net.DialTimeout("tcp", net.JoinHostPort(c.hosts[n], strconv.Itoa(c.port)), time.Second)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 // ready asks one node, and it alone.

@@ -33,8 +33,9 @@ type process struct {
 	Address, Seed, Token, Dir string
 	java, jars                string
 
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	cmd    *exec.Cmd
+	done   chan struct{} // closed when it has ended
+	killed bool          // by us
 }
 
 // prepare writes the configuration.
@@ -75,7 +76,7 @@ func (p *process) start() error {
 	if err != nil {
 		return err
 	}
-	p.cmd, p.done = exec.Command(p.java, args...), make(chan struct{})
+	p.cmd, p.done, p.killed = exec.Command(p.java, args...), make(chan struct{}), false
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
@@ -101,6 +102,7 @@ func (p *process) signal(s syscall.Signal) error {
 		return err
 	}
 	if s == syscall.SIGKILL || s == syscall.SIGTERM {
+		p.killed = true
 		<-p.done
 	}
 	return nil

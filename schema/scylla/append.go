@@ -84,7 +84,7 @@ func bytesOf(b []byte) []byte {
 	return b
 }
 
-// rewriteBytesMax bounds the commits that Rewrite holds at once.
+// rewriteMax bounds the commits that Rewrite holds at once.
 const rewriteMax = 16
 
 // Rewrite implements schema.Log. Times to live begin again.

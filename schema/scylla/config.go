@@ -119,7 +119,7 @@ func (c *Config) cluster(keyspace string) *gocql.ClusterConfig {
 		// Without failover: a local quorum of another datacenter meets none of this one.
 		hosts = gocql.DCAwareRoundRobinPolicy(c.Datacenter, gocql.HostPolicyOptionDisableDCFailover)
 	}
-	g.PoolConfig.HostSelectionPolicy = gocql.TokenAwareHostPolicy(hosts, gocql.ShuffleReplicas())
+	g.PoolConfig.HostSelectionPolicy = lastingPolicy{gocql.TokenAwareHostPolicy(hosts, gocql.ShuffleReplicas())}
 	if c.Username != "" {
 		g.Authenticator = gocql.PasswordAuthenticator{Username: c.Username, Password: c.Password}
 	}

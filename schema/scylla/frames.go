@@ -2,6 +2,7 @@ package scylla
 
 import (
 	"context"
+	"errors"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,14 +22,16 @@ func (s *Store) Frames(ctx context.Context, t schema.TopicID, p schema.Partition
 		return nil, nil
 	}
 	err = s.try(ctx, schema.Unavailable, "read frames", func(d *db) error {
-		r := &reader{ctx: ctx, db: d, topic: t, partition: p, blobs: true, pageSize: min(max(bytesMax>>16, 2), 16)}
+		r := &reader{ctx: ctx, db: d, topic: t, partition: p, pageSize: 256}
 		fs, err = r.read(from, to, bytesMax)
 		return err
 	})
 	return fs, err
 }
 
-func (r *reader) read(from, to schema.Offset, bytesMax int) (fs []schema.Frame, err error) {
+// read finds out which frames they are by their metadata, and then reads just their blobs: frames are of 1 KiB or of 1 MiB, and pages of
+// a number of them would be too small or too large.
+func (r *reader) read(from, to schema.Offset, bytesMax int) ([]schema.Frame, error) {
 	m := &merge{open: func(b bucket) (*source, error) {
 		return r.frames(b, " AND first >= ? AND first < ?", int64(b.start), int64(to))
 	}}
@@ -41,21 +44,84 @@ func (r *reader) read(from, to schema.Offset, bytesMax int) (fs []schema.Frame, 
 	// A frame that begins before from does so in this span or the one before.
 	m.index = r.buckets(spanOf(from)-spanOffsets, to)
 	if err := g.Wait(); err != nil {
+		_ = m.index.iter.Close()
 		return nil, err
 	}
 	r.begin(m, from, to, low)
+	var found []frameMeta
 	size := int64(0)
 	for f, ok := m.next(); ok; f, ok = m.next() {
 		if f.First >= to {
 			break
 		}
-		if size += f.size; size > int64(bytesMax) && len(fs) > 0 {
+		if size += f.size; size > int64(bytesMax) && len(found) > 0 {
 			break
 		}
-		fs = append(fs, f.Frame)
+		found = append(found, f)
 	}
-	return fs, m.close()
+	if err := m.close(); err != nil {
+		return nil, err
+	}
+	return r.fill(found)
 }
+
+// fill reads the blobs of frames, all buckets side by side.
+func (r *reader) fill(found []frameMeta) ([]schema.Frame, error) {
+	buckets := map[bucket][]*frameMeta{}
+	for i := range found {
+		b := found[i].bucket()
+		buckets[b] = append(buckets[b], &found[i])
+	}
+	var g errgroup.Group
+	for b, fs := range buckets {
+		g.Go(func() error { return r.fillBucket(b, fs) })
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	fs := make([]schema.Frame, len(found))
+	for i := range found {
+		fs[i] = found[i].Frame
+	}
+	return fs, nil
+}
+
+// pageBytes bounds one answer of the database.
+const pageBytes = 4 << 20
+
+func (r *reader) fillBucket(b bucket, fs []*frameMeta) error {
+	table, err := b.class.table()
+	if err != nil {
+		return err
+	}
+	largest := int64(1)
+	for _, f := range fs {
+		largest = max(largest, f.size)
+	}
+	q := r.db.query(r.ctx, "SELECT first, blob FROM "+table+frameWhere+" AND first >= ? AND first <= ?",
+		int64(r.topic), int(r.partition), int(b.width), int64(b.start), int64(fs[0].First), int64(fs[len(fs)-1].First))
+	iter := q.PageSize(int(min(max(pageBytes/largest, 1), 256))).Iter()
+	for len(fs) > 0 {
+		var first schema.Offset
+		var blob []byte
+		if !iter.Scan((*int64)(&first), &blob) {
+			break
+		}
+		if first == fs[0].First {
+			fs[0].Blob, fs = blob, fs[1:]
+		}
+	}
+	if err := iter.Close(); err != nil {
+		return err
+	}
+	if len(fs) > 0 {
+		return errExpired
+	}
+	return nil
+}
+
+// errExpired is tried again: then the frame is not found in the first place.
+var errExpired = errors.New("a frame went between two reads")
 
 // begin opens the buckets that begin before from: one of them may hold a frame that reaches over it.
 func (r *reader) begin(m *merge, from, to, low schema.Offset) {

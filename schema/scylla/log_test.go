@@ -85,8 +85,8 @@ func TestBucketsOfAllKindsAreOneTopic(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i, c := range cs {
-		f := &c.Frames[0]
+	for i := 0; i < len(cs); i += 7 {
+		f := &cs[i].Frames[0]
 		for _, from := range []schema.Offset{f.First, f.End() - 1} {
 			got, err := s.Frames(ctx, 7, p, from, schema.OffsetMax, 200<<10)
 			if err != nil || len(got) == 0 || got[0].First != f.First || !bytes.Equal(got[0].Blob, f.Blob) {

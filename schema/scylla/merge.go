@@ -46,52 +46,42 @@ type reader struct {
 	db        *db
 	topic     schema.TopicID
 	partition schema.PartitionID
-	blobs     bool // with the frames' blobs
 	pageSize  int
 }
 
-// source is the frames of one bucket, in order.
+// source is the frames of one bucket, in order, without their blobs.
 type source struct {
 	iter  *gocql.Iter
 	topic schema.TopicID
-	blobs bool
 	head  frameMeta
 }
 
 // next reads the next frame into head.
 func (s *source) next() bool {
 	f := frameMeta{Frame: schema.Frame{Topic: s.topic}, class: s.head.class}
-	into := []any{(*int64)(&f.First), &f.Count, &f.size, &f.Time}
-	if s.blobs {
-		into = append(into, &f.Blob)
-	}
-	ok := s.iter.Scan(into...)
+	ok := s.iter.Scan((*int64)(&f.First), &f.Count, &f.size, &f.Time)
 	s.head = f
 	return ok
 }
 
 const frameWhere = " WHERE topic = ? AND partition_id = ? AND width = ? AND start = ?"
 
-// frames asks a bucket for frames; where says which.
+// frames asks a bucket for its frames' metadata; where says which.
 func (r *reader) frames(b bucket, where string, args ...any) (*source, error) {
 	table, err := b.class.table()
 	if err != nil {
 		return nil, err
 	}
-	columns := "SELECT first, count, size, time"
-	if r.blobs {
-		columns += ", blob"
-	}
-	q := r.db.query(r.ctx, columns+" FROM "+table+frameWhere+where,
+	q := r.db.query(r.ctx, "SELECT first, count, size, time FROM "+table+frameWhere+where,
 		append([]any{int64(r.topic), int(r.partition), int(b.width), int64(b.start)}, args...)...)
 	q.PageSize(r.pageSize)
-	return &source{iter: q.Iter().Iter, topic: r.topic, blobs: r.blobs, head: frameMeta{class: b.class}}, nil
+	return &source{iter: q.Iter().Iter, topic: r.topic, head: frameMeta{class: b.class}}, nil
 }
 
 // one returns the first frame that fits.
 func (r *reader) one(b bucket, where string, args ...any) (f frameMeta, ok bool, err error) {
 	meta := *r
-	meta.blobs, meta.pageSize = false, 1
+	meta.pageSize = 1
 	s, err := meta.frames(b, where+" LIMIT 1", args...)
 	if err != nil {
 		return f, false, err

@@ -244,3 +244,18 @@ func TestHopelessIsNotSentAgain(t *testing.T) {
 		t.Errorf("error %v after %d sends, want one after 1", err, m.executes.Load())
 	}
 }
+
+// TestEventsAfterTheEnd: what the driver learns of the cluster when the session is over must not end the process.
+func TestEventsAfterTheEnd(t *testing.T) {
+	m := newMock(t, func(int64) (byte, []byte) { return done() })
+	cfg, err := Config{Hosts: []string{"127.0.0.1"}, Port: m.listener.Addr().(*net.TCPAddr).Port, Keyspace: "k", Logger: quiet()}.complete()
+	must(t, err)
+	var policy gocql.HostSelectionPolicy
+	d, err := connectWith(&cfg, "", func(g *gocql.ClusterConfig) {
+		g.DisableInitialHostLookup = true
+		policy = g.PoolConfig.HostSelectionPolicy
+	})
+	must(t, err)
+	d.Close()
+	policy.KeyspaceChanged(gocql.KeyspaceUpdateEvent{Keyspace: "k", Change: "CREATED"})
+}

@@ -24,6 +24,12 @@ func (neverRetry) GetRetryType(error) gocql.RetryType    { return gocql.Rethrow 
 func (neverRetry) AttemptLWT(gocql.RetryableQuery) bool  { return false }
 func (neverRetry) GetRetryTypeLWT(error) gocql.RetryType { return gocql.Rethrow }
 
+// lastingPolicy keeps what its policy knows when the session ends. The driver clears it, so that a policy may serve another session,
+// while events of the schema and of nodes are still on their way to it, and then calls a nil function. Ours serves one session.
+type lastingPolicy struct{ gocql.HostSelectionPolicy }
+
+func (lastingPolicy) Reset() {}
+
 // logger passes on what the driver says, which is about nodes that come and go.
 type logger struct{ to *slog.Logger }
 

@@ -19,10 +19,11 @@ type Store struct {
 	cfg    Config
 	levels levels
 
-	mu      sync.Mutex
-	db      *db
-	renewed time.Time // when a session was last made
-	closed  bool
+	mu       sync.Mutex
+	db       *db
+	renewed  time.Time // when a session was last made
+	closed   bool
+	renewing sync.WaitGroup
 
 	noted *lru.Cache[note, time.Time] // index rows that this process wrote, and when
 	sizes *lru.Cache[sumKey, int64]   // of buckets that are full
@@ -96,9 +97,11 @@ func (s *Store) probe(ctx context.Context) error {
 // Close ends the session; calls that run fail. A second Close does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.closed = true
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	s.renewing.Wait()
+	if !closed {
 		s.db.Close()
 	}
 	return nil
@@ -117,31 +120,30 @@ func (s *Store) session() (*db, error) {
 const renewEvery = 5 * time.Second
 
 // lost replaces a session that has no connection left. The driver mends most things by itself, but not when every node had
-// another address meanwhile.
+// another address meanwhile. Nobody waits for it: their time is shorter than a connection may take.
 func (s *Store) lost(d *db, err error) {
 	if !errors.Is(err, gocql.ErrNoConnections) && !errors.Is(err, gocql.ErrSessionClosed) {
 		return
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed || s.db != d || time.Since(s.renewed) < renewEvery {
-		s.mu.Unlock()
 		return
 	}
 	s.renewed = time.Now()
-	s.mu.Unlock()
+	s.renewing.Go(func() { s.renew(d) })
+}
+
+func (s *Store) renew(old *db) {
 	fresh, err := connect(&s.cfg, s.cfg.Keyspace)
 	if err != nil {
 		s.cfg.Logger.Warn("the database cannot be reached", "hosts", s.cfg.Hosts, "err", err)
 		return
 	}
 	s.mu.Lock()
-	if s.closed {
-		d = fresh
-	} else {
-		s.db = fresh
-	}
+	s.db = fresh // Close waits, and ends this one
 	s.mu.Unlock()
-	d.Close()
+	old.Close()
 }
 
 // lock admits one compare-and-set of a row at a time: those of one process need not fight each other.
