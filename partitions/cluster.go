@@ -40,6 +40,7 @@ const (
 type tenure struct {
 	id       schema.SessionID
 	verifier owner.Verifier
+	fresh    func(ctx context.Context) bool
 	done     <-chan struct{}
 	end      func()
 }
@@ -50,7 +51,7 @@ func (s *Service) openTenure(ctx context.Context) (*tenure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
-	return &tenure{id: live.ID, verifier: live, done: live.Done(), end: live.Close}, nil
+	return &tenure{id: live.ID, verifier: live, fresh: live.Fresh, done: live.Done(), end: live.Close}, nil
 }
 
 // runCluster keeps the node in the cluster: heartbeats, the ring, the metadata, and a new session when the former was fenced.

@@ -58,6 +58,7 @@ func (b *bed) open() {
 	b.d = New(Config{
 		Log: b.store, Cursors: b.store, Attempts: b.store, Invokers: b.calls, Logger: slog.New(slog.DiscardHandler), Registry: registry,
 		Live:       func(ctx context.Context) bool { live, err := b.store.SessionLive(ctx, b.me); return live && err == nil },
+		Fresh:      func(context.Context) bool { return true },
 		DeadLetter: b.bury,
 		Change: func(_ context.Context, id schema.SubscriptionID, s schema.State, _ string) error {
 			b.mu.Lock()
