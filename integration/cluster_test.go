@@ -312,7 +312,7 @@ func (c *testCluster) fault(r *rand.Rand) {
 			c.t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := c.db.Restart(ctx, n); err != nil {
 			c.t.Fatal(err)
