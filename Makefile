@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: build run check test bench clean
+.PHONY: build run check test bench bench-cluster generate clean
 
 build: ## bin/handfast
 	$(GO) build -o bin/handfast .
@@ -23,6 +23,10 @@ test: ## everything
 
 bench: build ## a node beside the reference; rows in bench-results/one-node.json
 	bin/handfast bench --out bench-results/one-node.json
+
+generate: ## partitions/peer/peerpb, with grpcio-tools 1.66.2 for Python (protoc 27.2), protoc-gen-go v1.36.6 and protoc-gen-go-grpc v1.5.1 in PATH
+	python3 -m grpc_tools.protoc -Ipartitions/peer --go_out=partitions/peer/peerpb --go_opt=paths=source_relative \
+		--go-grpc_out=partitions/peer/peerpb --go-grpc_opt=paths=source_relative peer.proto
 
 clean:
 	rm -rf bin handfast-data
