@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: build run check test bench clean
+.PHONY: build run check test bench bench-cluster generate clean
 
 build: ## bin/handfast
 	$(GO) build -o bin/handfast .
@@ -27,6 +27,16 @@ test: ## everything
 
 bench: build ## a node beside the reference; rows in bench-results/one-node.json
 	bin/handfast bench --out bench-results/one-node.json
+
+bench-cluster: build ## three nodes on three Cassandra processes beside the database alone; rows in bench-results/cluster.json
+	$(GO) build -o bin/cassandra ./integration/cassandra/cmd
+	@set -e; out=$$(mktemp); bin/cassandra >$$out & pid=$$!; trap 'kill $$pid 2>/dev/null || true; wait $$pid || true; rm -f $$out' EXIT; \
+	until grep -q ^export $$out; do kill -0 $$pid; sleep 1; done; . $$out; \
+	bin/handfast bench cluster --cql-hosts "$$HANDFAST_TEST_CQL_HOSTS" --out bench-results/cluster.json
+
+generate: ## partitions/peer/peerpb, with grpcio-tools 1.66.2 for Python (protoc 27.2), protoc-gen-go v1.36.6 and protoc-gen-go-grpc v1.5.1 in PATH
+	python3 -m grpc_tools.protoc -Ipartitions/peer --go_out=partitions/peer/peerpb --go_opt=paths=source_relative \
+		--go-grpc_out=partitions/peer/peerpb --go-grpc_opt=paths=source_relative peer.proto
 
 clean:
 	rm -rf bin handfast-data

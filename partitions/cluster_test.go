@@ -209,6 +209,38 @@ func TestThreeNodesActAsOne(t *testing.T) {
 	}
 }
 
+// The owner of a partition is told how long the topic keeps its messages, on whichever node they came in.
+func TestFramesCarryTheTopicsRetention(t *testing.T) {
+	store, all := newCluster(t, "a", "b", "c")
+	settled(t, all...)
+	ctx := context.Background()
+	topic, err := all[0].catalog.CreateTopic(ctx, schema.Topic{Name: "orders", Owner: 1, Rule: schema.RuleOpen, Pattern: schema.PatternOrdered, Partitions: 8, RetentionTime: 3 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		if err := all[i%3].publish(topic, fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for p := range schema.PartitionID(testPartitions) {
+		frames, err := store.Frames(ctx, topic.ID, p, 0, schema.OffsetMax, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range frames {
+			n += f.Count
+			if f.Retention != topic.RetentionTime {
+				t.Fatalf("partition %d has a frame that is kept for %v", p, f.Retention)
+			}
+		}
+	}
+	if n != 60 {
+		t.Fatalf("%d messages are stored", n)
+	}
+}
+
 func TestALongPollWakesAcrossNodes(t *testing.T) {
 	_, all := newCluster(t, "a", "b", "c")
 	settled(t, all...)

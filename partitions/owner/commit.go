@@ -89,6 +89,7 @@ func (o *Owner) formFrame(c *commit, batches []*pending, size int) schema.Frame 
 	blob := frame.NewBlob(size)
 	for _, p := range batches {
 		c.level = max(c.level, p.batch.Level)
+		f.Retention = max(f.Retention, p.batch.Retention) // they differ while a change of the topic spreads
 		p.results = make([]schema.Published, p.batch.Len())
 		if len(p.batch.Keys) == 0 {
 			blob = append(blob, p.batch.Records...)
