@@ -131,5 +131,8 @@ func greet(out io.Writer, n *node.Node, cfg node.Config) {
 	if n.Created {
 		fmt.Fprintf(out, "a new cluster was made; the administrator's token is in %s\n", token)
 	}
+	if _, err := os.Stat(token); err != nil { // of a cluster, the token is where migrate was told to put it
+		return
+	}
 	fmt.Fprintf(out, "\nnext, in another terminal:\n\n  export HANDFAST_SERVER=%s HANDFAST_TOKEN=$(cat %s)\n  curl -s -H \"Authorization: Bearer $HANDFAST_TOKEN\" $HANDFAST_SERVER/user\n\n", n.URL(), token)
 }

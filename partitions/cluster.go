@@ -87,7 +87,7 @@ func (s *Service) takePart() {
 		return
 	}
 	if changed {
-		s.logger.Info("the ring changed", "nodes", s.members.ring.Nodes())
+		s.logger.Info("the ring changed", "nodes", s.members.nodes())
 	}
 	if err := s.routes.refresh(ctx, s.cfg.Store); err != nil {
 		s.logger.Warn("the partition rows could not be read", "err", err)
@@ -204,7 +204,7 @@ func (s *Service) leave(ctx context.Context) {
 	s.takePart()
 	tick := time.NewTicker(settleDown / 5)
 	defer tick.Stop()
-	for len(s.local.all()) > 0 && len(s.members.ring.Nodes()) > 0 && ctx.Err() == nil {
+	for len(s.local.all()) > 0 && len(s.members.nodes()) > 0 && ctx.Err() == nil {
 		s.align()
 		select {
 		case <-ctx.Done():
