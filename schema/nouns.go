@@ -41,6 +41,7 @@ type Token struct {
 type Cluster struct {
 	ID         string    `json:"cluster_id"`
 	Partitions int       `json:"partitions"`
+	Key        []byte    `json:"key,omitempty"` // secret that access keys are derived with
 	CreatedAt  time.Time `json:"created_at"`
 }
 

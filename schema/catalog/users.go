@@ -31,7 +31,7 @@ func (c *Catalog) Init(ctx context.Context, partitions int, token string) (strin
 		if !made {
 			return nil
 		}
-		tx.put(schema.KindCluster, settingsKey, schema.Cluster{ID: uuid.NewString(), Partitions: partitions, CreatedAt: tx.Now})
+		tx.put(schema.KindCluster, settingsKey, schema.Cluster{ID: uuid.NewString(), Partitions: partitions, Key: newKey(), CreatedAt: tx.Now})
 		admin := schema.User{ID: 1, Name: "admin", Roles: []string{schema.RoleAdmin}, CreatedAt: tx.Now}
 		tx.put(schema.KindUser, key(admin.ID), admin)
 		tx.putToken(admin.ID, token, time.Time{})
