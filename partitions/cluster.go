@@ -310,16 +310,25 @@ func (s *Service) silence(id schema.SessionID) { s.fenced.Store(id, true) }
 
 // moves keeps one move per partition and bounds how many run.
 type moves struct {
-	mu   sync.Mutex
-	busy map[schema.PartitionID]bool
-	work sync.WaitGroup
+	mu      sync.Mutex
+	busy    map[schema.PartitionID]bool
+	stopped bool
+	work    sync.WaitGroup
+}
+
+// stop starts nothing more and waits for what runs.
+func (m *moves) stop() {
+	m.mu.Lock()
+	m.stopped = true
+	m.mu.Unlock()
+	m.work.Wait()
 }
 
 // start runs a move unless the partition is being moved or all slots are taken.
 func (m *moves) start(p schema.PartitionID, slots chan struct{}, move func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.busy[p] {
+	if m.busy[p] || m.stopped {
 		return
 	}
 	select {

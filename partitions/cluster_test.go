@@ -76,7 +76,7 @@ func (m *member) crash() {
 	m.server.Close()
 	m.serving.Wait()
 	m.service.cancel()
-	m.service.moving.work.Wait()
+	m.service.moving.stop()
 	for _, o := range m.service.local.all() {
 		o.Close()
 	}

@@ -151,7 +151,7 @@ func (s *Service) Close() {
 	draining.Wait()
 	s.local.dispatcher.Close()
 	s.cancel()
-	s.moving.work.Wait()
+	s.moving.stop()
 	for _, o := range s.local.all() {
 		o.Close()
 	}

@@ -41,6 +41,7 @@ type Token struct {
 type Cluster struct {
 	ID         string    `json:"cluster_id"`
 	Partitions int       `json:"partitions"`
+	Key        []byte    `json:"key,omitempty"` // secret that access keys are derived with
 	CreatedAt  time.Time `json:"created_at"`
 	// The authority of the connections between nodes, in PEM. Who can read the metadata can be a node anyway.
 	PeerCA    []byte `json:"peer_ca,omitempty"`

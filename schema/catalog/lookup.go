@@ -26,14 +26,7 @@ func (c *Catalog) Authenticate(token []byte, now time.Time) *schema.User {
 	if t == nil || subtle.ConstantTimeCompare(t.Hash, hash[:]) != 1 {
 		return nil
 	}
-	if !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt) {
-		return nil
-	}
-	u := c.state.users[t.User]
-	if u == nil || u.Disabled {
-		return nil
-	}
-	return u
+	return c.state.userOf(t, now)
 }
 
 // User returns a user, nil when there is none.

@@ -43,6 +43,7 @@ type state struct {
 	challenges    map[string]*schema.Subscription
 	rules         map[schema.RuleID]*schema.Rule
 	patterns      map[schema.PatternID]*schema.Pattern
+	functions     map[string]*schema.Function
 }
 
 func newState() state {
@@ -61,6 +62,7 @@ func newState() state {
 		challenges:    map[string]*schema.Subscription{},
 		rules:         map[schema.RuleID]*schema.Rule{},
 		patterns:      map[schema.PatternID]*schema.Pattern{},
+		functions:     map[string]*schema.Function{},
 	}
 	for _, r := range schema.BuiltinRules() {
 		s.rules[r.ID] = &r
@@ -92,6 +94,8 @@ func (s *state) put(r schema.Record) (Event, error) {
 		err = apply(&e, r, s.putRule)
 	case schema.KindPattern:
 		err = apply(&e, r, s.putPattern)
+	case schema.KindFunction:
+		err = apply(&e, r, s.putFunction)
 	default: // of a newer version: not ours to understand
 	}
 	if err != nil {
@@ -220,6 +224,10 @@ func (s *state) putPattern(key string, p *schema.Pattern) *schema.Pattern {
 	return replace(s.patterns, parse[schema.PatternID](key), p)
 }
 
+func (s *state) putFunction(key string, f *schema.Function) *schema.Function {
+	return replace(s.functions, key, f)
+}
+
 // records returns everything as records, for a checkpoint.
 func (s *state) records() []schema.Record {
 	tx := &Tx{}
@@ -251,6 +259,9 @@ func (s *state) records() []schema.Record {
 		if p.Owner != 0 {
 			tx.put(schema.KindPattern, key(id), p)
 		}
+	}
+	for name, f := range s.functions {
+		tx.put(schema.KindFunction, name, f)
 	}
 	return tx.records
 }

@@ -115,6 +115,9 @@ func (tx *Tx) checkSubscription(s *schema.Subscription, p *schema.Pattern) error
 	if err := checkTarget(s); err != nil {
 		return err
 	}
+	if err := tx.checkFunctionTarget(s); err != nil {
+		return err
+	}
 	if dead := tx.s.topics[s.DeadLetter]; dead == nil || s.DeadLetter == s.Topic || dead.Owner != tx.s.topics[s.Topic].Owner {
 		if err := tx.checkDeadLetter(s.DeadLetter, s.Topic, s.Consumer); err != nil {
 			return err

@@ -28,7 +28,7 @@ func (c *Catalog) Init(ctx context.Context, cluster schema.Cluster, token string
 		if !made {
 			return nil
 		}
-		cluster.ID, cluster.CreatedAt = uuid.NewString(), tx.Now
+		cluster.ID, cluster.Key, cluster.CreatedAt = uuid.NewString(), newKey(), tx.Now
 		tx.put(schema.KindCluster, settingsKey, cluster)
 		admin := schema.User{ID: 1, Name: "admin", Roles: []string{schema.RoleAdmin}, CreatedAt: tx.Now}
 		tx.put(schema.KindUser, key(admin.ID), admin)

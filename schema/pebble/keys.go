@@ -22,6 +22,7 @@ const (
 	rowSession      = 's' // session -> live or fenced
 	rowNode         = 'n' // node -> its row
 	rowPartitionRow = 'p' // partition -> its row
+	rowArtifact     = 'x' // hash, chunk -> a piece of a function's code
 )
 
 type key []byte

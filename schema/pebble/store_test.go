@@ -114,3 +114,5 @@ func TestClosedStoreRefuses(t *testing.T) {
 		t.Fatalf("error %v, want Unavailable", err)
 	}
 }
+
+func TestArtifacts(t *testing.T) { storetest.RunArtifacts(t, openStore(t, t.TempDir(), small)) }
