@@ -71,6 +71,7 @@ keyspace is dropped at the end.`,
 	f.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
 	f.DurationVar(&o.Warm, "warm", 500*time.Millisecond, "time before each measurement")
 	f.DurationVar(&o.Measure, "measure", 3*time.Second, "time of each measurement")
+	f.StringVar(&o.Only, "only", "", "measure only this: throughput, latency, crash or handover")
 	f.DurationVar(&o.Suspicion, "suspicion", 2*time.Second, "silence after which a node's partitions are taken over")
 	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
 	return c

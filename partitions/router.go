@@ -141,7 +141,7 @@ func (s *Service) atOwner(ctx context.Context, p schema.PartitionID, do func(pee
 		s.lookAround(ctx)
 		if pause == nil {
 			pause = backoff.NewExponentialBackOff()
-			pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
+			pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 50*time.Millisecond
 		}
 		select {
 		case <-ctx.Done():

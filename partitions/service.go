@@ -274,7 +274,9 @@ func (s *Service) free(p schema.PartitionID) {
 	s.routes.set(p, "")
 	if s.members.shouldOwn(p) == s.cfg.Cluster.Node && !s.local.owns(p) {
 		s.moving.start(p, s.claims, func() { s.claim(p) })
+		return
 	}
+	s.wakeCluster() // the ring is older than the one by which the partition was let go
 }
 
 // nodeOf finds the node that owns a partition.

@@ -34,6 +34,7 @@ type ClusterOptions struct {
 	Warm      time.Duration
 	Measure   time.Duration
 	Suspicion time.Duration
+	Only      string // measure what has this in its name: throughput, latency, crash, handover; "" = all
 	Out       io.Writer
 	JSON      string // file for the rows, "" = none
 }
@@ -79,9 +80,15 @@ func RunCluster(o ClusterOptions) (err error) {
 	if err := c.settle(); err != nil {
 		return err
 	}
-	for _, measure := range []func() error{c.throughput, c.latency, c.failover, c.handover} {
-		if err := measure(); err != nil {
-			return err
+	for _, m := range []struct {
+		name string
+		run  func() error
+	}{{"throughput", c.throughput}, {"latency", c.latency}, {"crash", c.failover}, {"handover", c.handover}} {
+		if !strings.Contains(m.name, o.Only) {
+			continue
+		}
+		if err := m.run(); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
 	if err := writeRows(o.JSON, c.rows); err != nil {
@@ -182,7 +189,7 @@ func (c *cluster) spread(path string, body []byte, messages int) func(int) func(
 
 func (c *cluster) row(r Row) {
 	c.rows = append(c.rows, r)
-	fmt.Fprintf(c.Out, "%s: %s %s\n", r.Work, number(r.Handfast+r.Reference), r.Unit)
+	fmt.Fprintf(c.Out, "%s: %s, %s %s\n", r.Work, number(r.Handfast), number(r.Reference), r.Unit)
 }
 
 // compare adds a row of ours beside a ceiling, with the median of the rounds' ratios.
@@ -202,28 +209,23 @@ func (c *cluster) throughput() error {
 	}
 	single := c.spread("/publish_message", publishBody(topic), 1)
 	batch := c.spread("/publish_messages", batchBody(topic, 100), 100)
-	var rows, singles, blobs, batches, batchBytes, writes []float64
-	var before commits
+	var rows, singles, blobs, batches, batchBytes, shared, writes []float64
 	for range c.Rounds {
 		err := c.each([]rated{
-			{&rows, plainInFlight, 1, c.plain.inserts(messageBytes), func() {}},
-			{&singles, 64, 1, single, func() {}},
-			{&blobs, plainBlobInFlight, plainBlobBytes / 1e6, c.plain.inserts(plainBlobBytes), func() {}},
-			{&batches, 8, 1, batch, func() { before, err = c.commits() }},
+			{&rows, plainInFlight, 1, c.plain.inserts(messageBytes), nil},
+			{&singles, 64, 1, single, &shared},
+			{&blobs, plainBlobInFlight, plainBlobBytes / 1e6, c.plain.inserts(plainBlobBytes), nil},
+			{&batches, 8, 1, batch, &writes},
 		})
 		if err != nil {
 			return err
 		}
-		after, err := c.commits()
-		if err != nil {
-			return err
-		}
 		batchBytes = append(batchBytes, batches[len(batches)-1]*messageBytes/1e6)
-		writes = append(writes, 2*(after.commits-before.commits)/(after.messages-before.messages))
 	}
 	c.compare("single publishes, 64 connections, to plain inserts of 1 KiB, 64 in flight", "msg/s", "3 times", singles, rows)
 	c.compare("batches of 100, 8 connections, to plain inserts of 256 KiB, 16 in flight", "MB/s", "0.8 times", batchBytes, blobs)
 	c.compare("batches of 100, 8 connections, to plain inserts of 1 KiB", "msg/s", "10 times", batches, rows)
+	c.row(Row{Work: "database writes per message in single publishes", Unit: "rows", Handfast: median(shared)})
 	c.row(Row{Work: "database writes per message in batches", Unit: "rows", Goal: "0.05", Handfast: median(writes)})
 	return nil
 }
@@ -234,16 +236,28 @@ type rated struct {
 	workers int
 	scale   float64
 	work    func(int) func() (int, error)
-	begin   func()
+	writes  *[]float64 // rows that the nodes wrote per message meanwhile; nil = not ours
 }
 
+// each measures one after the other. A commit is two rows, its own and its one frame; a topic without subscribers has no cursors.
 func (c *cluster) each(list []rated) error {
 	for _, r := range list {
-		v, err := rate(r.workers, c.Warm, c.Measure, r.begin, r.work)
+		before, err := c.commits()
+		if err != nil {
+			return err
+		}
+		v, err := rate(r.workers, c.Warm, c.Measure, func() {}, r.work)
 		if err != nil {
 			return err
 		}
 		*r.into = append(*r.into, v*r.scale)
+		after, err := c.commits()
+		if err != nil {
+			return err
+		}
+		if r.writes != nil {
+			*r.writes = append(*r.writes, 2*(after.commits-before.commits)/(after.messages-before.messages))
+		}
 	}
 	return nil
 }
@@ -251,7 +265,7 @@ func (c *cluster) each(list []rated) error {
 // commits are counters of all nodes.
 type commits struct{ commits, messages float64 }
 
-// commits adds up what the nodes count. A commit is two rows, its own and its one frame; a topic without subscribers has no cursors.
+// commits adds up what the nodes count.
 func (c *cluster) commits() (sum commits, err error) {
 	for _, n := range c.nodes {
 		req, resp := n.request("GET", "/metrics", nil), fasthttp.AcquireResponse()

@@ -230,6 +230,12 @@ func (o *Owner) verified(covered schema.Seq, live bool) {
 	}
 	done := slices.Clone(o.inFlight[:n])
 	o.inFlight = slices.Delete(o.inFlight, 0, n)
+	if n > 0 {
+		o.took, o.came = time.Since(done[n-1].begun), len(done[n-1].waiting)
+	}
+	if o.ready() {
+		o.work.Signal()
+	}
 	o.mu.Unlock()
 	for _, c := range done {
 		o.acknowledge(c)

@@ -156,6 +156,9 @@ func (s *Session) check() bool {
 	ctx, cancel := context.WithTimeout(s.ctx, checkTimeout)
 	defer cancel()
 	live, err := s.ownership.SessionLive(ctx, s.ID)
+	if s.ctx.Err() != nil { // closed meanwhile
+		return false
+	}
 	if err != nil {
 		s.logger.Error("the session could not be checked", "session", s.ID, "err", err)
 		return false
