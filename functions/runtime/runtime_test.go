@@ -346,7 +346,7 @@ func TestIsolation(t *testing.T) {
 		}
 	}
 	fds = slices.DeleteFunc(fds, func(fd string) bool { return strings.HasPrefix(fd, "/sys/fs/cgroup") }) // Go's own, which sees how many processors there are
-	if len(fds) > 9 { // three, the poller's two, its connections, the directory
+	if len(fds) > 9 {                                                                                     // three, the poller's two, its connections, the directory
 		t.Errorf("descriptors: %v", fds)
 	}
 	if len(dirs) != 2 || !strings.HasPrefix(dirs[0], x.host.runDir()) || !strings.HasPrefix(dirs[1], dirs[0]) {
