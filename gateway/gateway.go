@@ -33,16 +33,18 @@ type Broker interface {
 
 // Config is what a gateway works with.
 type Config struct {
-	Catalog    *catalog.Catalog
-	Broker     Broker
-	Attempts   schema.Attempts
-	Authorizer schema.Authorizer
-	Verifier   schema.Verifier            // asks webhook endpoints for their consent
-	CheckURL   func(url string) error     // may a webhook have this address?
-	NewSecret  func() string              // a signing secret for a new webhook
-	CheckRule  func(rego string) error    // is this a rule that the policies can take?
-	Targets    map[schema.TargetType]bool // what push targets this cluster serves
-	UserRate   int                        // requests a second and user; 0 = no bound
+	Catalog     *catalog.Catalog
+	Broker      Broker
+	Attempts    schema.Attempts
+	Authorizer  schema.Authorizer
+	Verifier    schema.Verifier              // asks webhook endpoints for their consent
+	CheckURL    func(url string) error       // may a webhook have this address?
+	NewSecret   func() string                // a signing secret for a new webhook
+	CheckRule   func(rego string) error      // is this a rule that the policies can take?
+	Targets     map[schema.TargetType]bool   // what push targets this cluster serves
+	CheckLambda func(t *schema.Target) error // may a target on AWS Lambda be this one?
+	Functions   Functions                    // nil = this cluster hosts none
+	UserRate    int                          // requests a second and user; 0 = no bound
 	// ReadTimeout is for a whole request, so that nobody holds a connection by dripping; 0 = 20 s.
 	ReadTimeout time.Duration
 	// IdleTimeout is for a connection between two requests; 0 = 120 s.
@@ -95,6 +97,7 @@ func New(cfg Config) *Gateway {
 		DisablePreParseMultipartForm: true,
 	})
 	g.app.Server().ExpectHandler = g.expect
+	g.app.Server().HeaderReceived = g.requestConfig
 	g.app.Use(g.measure)
 	g.routes()
 	g.app.Server().Handler = g.knownMethod(g.app.Handler())
@@ -182,6 +185,20 @@ func (g *Gateway) routes() {
 	a.Get("/users", g.listUsers)
 
 	a.Get("/cluster", g.showCluster)
+
+	a.Post("/create_access_key", g.createAccessKey)
+
+	a.Post(deployPath, g.deployFunction)
+	a.Post("/update_function", g.updateFunction)
+	a.Post("/rollback_function", g.rollbackFunction)
+	a.Post("/delete_function", g.deleteFunction)
+	a.Get("/function", g.getFunction)
+	a.Get("/functions", g.listFunctions)
+	a.Get("/function_logs", g.functionLogs)
+	a.Post(invokePath, g.invoke)
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+		a.Add(method, functionURLPath, g.callFunctionURL)
+	}
 
 	a.Get("/rules", g.listRules)
 	a.Post("/create_rule", g.createRule)

@@ -55,7 +55,7 @@ func (g *Gateway) failUnread(c *fiber.Ctx, err error) error {
 
 // expect answers a client that asks before it sends its body, so that one that is too large stays where it is.
 func (g *Gateway) expect(ctx *fasthttp.RequestCtx) int {
-	if ctx.Request.Header.ContentLength() <= bodyBytesMax {
+	if ctx.Request.Header.ContentLength() <= g.bodyBytesMax(&ctx.Request.Header) {
 		return fasthttp.StatusContinue
 	}
 	c := g.app.AcquireCtx(ctx)

@@ -93,5 +93,6 @@ var frameworkDetail = map[int]string{
 	http.StatusMethodNotAllowed:            "this path does not take this method; see the Allow header",
 	http.StatusRequestTimeout:              "the request did not arrive in time",
 	http.StatusRequestEntityTooLarge:       "the body has more than 8 MiB",
+	http.StatusBadGateway:                  "the function failed, or its answer is not a response",
 	http.StatusRequestHeaderFieldsTooLarge: "the request line and headers have more than 32 KiB",
 }

@@ -63,6 +63,9 @@ func (g *Gateway) agree(ctx context.Context, c *fiber.Ctx, u *schema.User, spec 
 	if err := g.checkTarget(&spec); err != nil {
 		return nil, err
 	}
+	if err := g.mayTarget(ctx, c, u, &spec); err != nil {
+		return nil, err
+	}
 	if spec.Start.Position == "message" {
 		if err := g.startAtMessage(ctx, &spec); err != nil {
 			return nil, err
@@ -95,6 +98,8 @@ func (g *Gateway) checkTarget(s *schema.Subscription) error {
 		return schema.Errorf(schema.Invalid, "target: this cluster has no targets of type %q", clip(string(t.Type)))
 	case t.Function == "":
 		return schema.Errorf(schema.Invalid, "target: function is missing")
+	case t.Type == schema.TargetLambda:
+		return g.cfg.CheckLambda(t)
 	}
 	return nil
 }
@@ -314,6 +319,9 @@ func (g *Gateway) updateSubscription(c *fiber.Ctx) error {
 		return schema.Errorf(schema.Invalid, "a subscription keeps its target's type: unsubscribe and subscribe to change it")
 	}
 	if err := g.checkTarget(&after); err != nil {
+		return err
+	}
+	if err := g.mayTarget(ctx, c, u, &after); err != nil {
 		return err
 	}
 	if s, err = g.cfg.Catalog.UpdateSubscription(ctx, w.ID, w.wireTerms.set); err != nil {

@@ -30,7 +30,10 @@ type Config struct {
 	AllowPrivateTargets bool     // webhooks may go to private addresses, by plain http too: for development
 	AllowTargets        []string // hosts and CIDRs that webhooks may go to although they are private
 	UserRate            int      // requests a second and user; 0 = no bound
+	Lambda              bool     // subscriptions may have AWS Lambda functions as targets, invoked with this node's AWS credentials
+	LambdaEndpoint      string   // instead of AWS's own; "" = AWS
 	DebugListen         string   // address of the profiler, "" = none; keep it private
+	FunctionPath        string   // PATH of the handlers that the node hosts; "" = the system's usual one
 
 	ReadTimeout time.Duration // for a whole request; 0 = 20 s
 	IdleTimeout time.Duration // for a connection between two requests; 0 = 120 s

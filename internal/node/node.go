@@ -18,6 +18,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/handfast-mq/handfast/functions/async"
+	"github.com/handfast-mq/handfast/functions/lambda"
+	"github.com/handfast-mq/handfast/functions/runtime"
 	"github.com/handfast-mq/handfast/functions/webhook"
 	"github.com/handfast-mq/handfast/gateway"
 	"github.com/handfast-mq/handfast/partitions"
@@ -38,6 +41,9 @@ type Node struct {
 	catalog  *catalog.Catalog
 	policies *policies.Authorizer
 	webhook  *webhook.Webhook
+	lambda   *lambda.Lambda // nil = no such targets
+	host     *runtime.Host  // nil = the store keeps no code
+	async    *async.Async
 	service  *partitions.Service
 	gateway  *gateway.Gateway
 	listener net.Listener
@@ -163,14 +169,16 @@ func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (er
 	if n.webhook, err = webhook.New(webhook.Options{Targets: targets, Origin: n.origin(), CallbackURL: callback, Logger: n.cfg.Logger, Registerer: registry}); err != nil {
 		return err
 	}
+	if err := n.openFunctions(ctx, registry); err != nil {
+		return err
+	}
 	cluster, err := n.cluster()
 	if err != nil {
 		return err
 	}
 	if n.service, err = partitions.Open(ctx, partitions.Config{
 		Store: n.store, Catalog: n.catalog, Cluster: cluster,
-		Invokers: map[schema.TargetType]schema.Invoker{schema.TargetWebhook: n.webhook},
-		Logger:   n.cfg.Logger, Registry: registry,
+		Invokers: n.invokers(), Logger: n.cfg.Logger, Registry: registry,
 	}); err != nil {
 		return err
 	}
@@ -179,7 +187,7 @@ func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (er
 		Catalog: n.catalog, Broker: n.service, Attempts: n.store, Authorizer: n.policies, Verifier: n.webhook,
 		CheckURL:  func(u string) error { return webhook.CheckURL(u, targets) },
 		NewSecret: webhook.NewSecret, CheckRule: policies.CheckRule,
-		Targets:  map[schema.TargetType]bool{schema.TargetWebhook: true},
+		Targets: n.targets(), CheckLambda: lambda.CheckTarget, Functions: n.functions(),
 		UserRate: n.cfg.UserRate, ReadTimeout: n.cfg.ReadTimeout, IdleTimeout: n.cfg.IdleTimeout, Logger: n.cfg.Logger, Registry: registry,
 	})
 	return nil
@@ -217,6 +225,9 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	if n.debug != nil {
 		n.debug.Close()
+	}
+	if n.host != nil {
+		errs = append(errs, n.host.Close())
 	}
 	if n.webhook != nil {
 		errs = append(errs, n.webhook.Close())
