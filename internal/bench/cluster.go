@@ -56,6 +56,7 @@ func RunCluster(o ClusterOptions) (err error) {
 		return err
 	}
 	defer os.RemoveAll(c.dir)
+	fmt.Fprintf(o.Out, "making keyspace %s; a run of the defaults takes some three minutes\n", c.keyspace)
 	if err := c.migrate(); err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ const (
 	commitsPerBucket = 1024
 	// spanOffsets is the widest bucket of frames, and what one row set of log_offsets covers.
 	spanOffsets = 1 << 16
+	// smallBytes is a message of 1 KiB with what a record says beside its content.
+	smallBytes = 1<<10 + 256
 	// frameBytesMax: ScyllaDB refuses cells above 2 MB, and Cassandra writes above half a commit log segment.
 	frameBytesMax = 2 << 20
 )
@@ -63,7 +65,7 @@ type bucket struct {
 func (b bucket) end() schema.Offset { return b.start + b.width }
 
 // bucketOf tells where a frame lies, by nothing but the frame: whoever writes it again finds the same place. The width follows the
-// size of its messages, so that no bucket passes some 64 MiB, and no frame holds more offsets than its bucket is wide.
+// size of its messages, so that no bucket passes some 80 MiB, and no frame holds more offsets than its bucket is wide.
 func bucketOf(f *schema.Frame) bucket {
 	return frameBucket(f.First, f.Count, int64(len(f.Blob)), classOf(f.Retention))
 }
@@ -71,7 +73,7 @@ func bucketOf(f *schema.Frame) bucket {
 func frameBucket(first schema.Offset, count int, size int64, c class) bucket {
 	width := schema.Offset(64)
 	switch each := size / int64(count); {
-	case each <= 1<<10:
+	case each <= smallBytes:
 		width = spanOffsets
 	case each <= 32<<10:
 		width = 2048
