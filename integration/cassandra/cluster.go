@@ -115,14 +115,11 @@ func startCassandra(ctx context.Context, o Options) (*Cluster, error) {
 		if err := p.prepare(); err != nil {
 			return nil, err
 		}
-		if err := p.start(); err != nil {
-			return nil, fmt.Errorf("start Cassandra: %w", err)
-		}
 		c.processes = append(c.processes, p)
 	}
-	if err := c.waitReady(ctx, len(c.hosts)); err != nil {
+	if err := c.StartAll(ctx); err != nil {
 		c.Stop()
-		return nil, err
+		return nil, fmt.Errorf("start Cassandra: %w", err)
 	}
 	return c, nil
 }
@@ -144,8 +141,8 @@ func (c *Cluster) Restart(ctx context.Context, n int) error {
 	return c.waitReady(ctx, len(c.hosts))
 }
 
-// RestartAll starts all nodes, that were killed. The first is the seed: one that was a member before does not start without it.
-func (c *Cluster) RestartAll(ctx context.Context) error {
+// StartAll starts all nodes, that are new or were killed. The first is the seed: the others do not start without it.
+func (c *Cluster) StartAll(ctx context.Context) error {
 	for n, p := range c.processes {
 		if err := p.start(); err != nil {
 			return err

@@ -109,6 +109,9 @@ func (p *process) signal(s syscall.Signal) error {
 }
 
 func (p *process) running() bool {
+	if p.done == nil { // never started
+		return false
+	}
 	select {
 	case <-p.done:
 		return false

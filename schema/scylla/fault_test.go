@@ -109,7 +109,7 @@ func TestAllReplicasRestart(t *testing.T) {
 	if live, err := s.SessionLive(short, "any"); err == nil || live {
 		t.Errorf("a session is live on a dead database: %v %v", live, err)
 	}
-	must(t, c.RestartAll(t.Context()))
+	must(t, c.StartAll(t.Context()))
 	deadline, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	for s.Fence(deadline, "after the restart") != nil {
