@@ -54,7 +54,7 @@ func newRoot() *cobra.Command {
 	var r remote
 	r.register(root)
 	root.AddCommand(newServe(), newBench(), newTopic(&r), newUser(&r), newToken(&r), newSubscription(&r), newUnsubscribe(&r), newRule(&r), newPattern(&r),
-		newPublish(&r), newPull(&r), newListen(&r), newAck(&r), newNack(&r), newStatus(&r), newDeliveries(&r), newDocs())
+		newPublish(&r), newPull(&r), newListen(&r), newAck(&r), newNack(&r), newStatus(&r), newDeliveries(&r), newFunction(&r), newDocs())
 	return root
 }
 
