@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: build run check test bench clean
+.PHONY: build run check test bench bench-functions clean
 
 build: ## bin/handfast
 	$(GO) build -o bin/handfast .
@@ -23,6 +23,13 @@ test: ## everything
 
 bench: build ## a node beside the reference; rows in bench-results/one-node.json
 	bin/handfast bench --out bench-results/one-node.json
+
+EMULATOR := github.com/aws/aws-lambda-runtime-interface-emulator/cmd/aws-lambda-rie@v0.0.0-20261030222936-bef5c4ba774d
+
+bench-functions: build ## functions beside the AWS Runtime Interface Emulator; rows in bench-results/functions.json
+	CGO_ENABLED=0 $(GO) build -o bin/web/bootstrap ./functions/handlers/web
+	GOBIN=$(CURDIR)/bin $(GO) install $(EMULATOR)
+	bin/handfast bench functions --handler bin/web --emulator bin/aws-lambda-rie --out bench-results/functions.json
 
 clean:
 	rm -rf bin handfast-data
