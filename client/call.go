@@ -20,7 +20,8 @@ import (
 type call struct {
 	method, path string
 	query        url.Values
-	body         any           // nil = none
+	body         any           // nil = none; becomes JSON
+	raw          []byte        // a body as it is, where body is nil
 	again        bool          // doing it twice is as good as once
 	wait         time.Duration // that the server may take beside its work
 }
@@ -43,7 +44,7 @@ const waitMax = 30 * time.Second
 // do makes a call and decodes the answer into out. It is made again, with growing pauses or as the server advises, when the server was
 // busy or away and did nothing, or when nothing is known and the call is repeatable.
 func (c *Client) do(ctx context.Context, k call, out any) error {
-	var body []byte
+	body := k.raw
 	if k.body != nil {
 		var err error
 		if body, err = json.Marshal(k.body); err != nil {
@@ -111,6 +112,8 @@ func (c *Client) once(ctx context.Context, k call, body []byte, out any) error {
 	}
 	if k.body != nil {
 		r.Header.Set("Content-Type", "application/json")
+	} else if k.raw != nil {
+		r.Header.Set("Content-Type", "application/octet-stream")
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {

@@ -35,7 +35,7 @@ says more than the rate.`,
 	f.DurationVar(&o.Measure, "measure", 4*time.Second, "time of each measurement")
 	f.StringVar(&o.Only, "only", "", "measure only what has this in its name")
 	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
-	c.AddCommand(newBenchReference(), newBenchCluster())
+	c.AddCommand(newBenchReference(), newBenchCluster(), newBenchFunctions())
 	return c
 }
 
@@ -87,5 +87,32 @@ func newBenchReference() *cobra.Command {
 		RunE:   func(c *cobra.Command, _ []string) error { return bench.Reference(dir, c.OutOrStdout()) },
 	}
 	c.Flags().StringVar(&dir, "dir", ".", "directory for its log")
+	return c
+}
+
+func newBenchFunctions() *cobra.Command {
+	var o bench.FunctionOptions
+	c := &cobra.Command{
+		Use:   "functions",
+		Short: "Measure the hosting of functions",
+		Long: `Start a node in a temporary directory, deploy the handler of functions/handlers/web to it, and measure: latency, invocations a
+second, cold start, memory. With --emulator, the AWS Lambda Runtime Interface Emulator runs the same handler beside it.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if o.Measure < 100*time.Millisecond || o.Measure > time.Minute {
+				return usagef("--measure must be from 100ms to 1m")
+			}
+			if o.Binary, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Out = c.OutOrStdout()
+			return bench.RunFunctions(o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Handler, "handler", "bin/web", "directory with the bootstrap of functions/handlers/web")
+	f.StringVar(&o.Emulator, "emulator", "", "the emulator's binary; without it, it is not measured")
+	f.DurationVar(&o.Measure, "measure", 4*time.Second, "time of each measurement")
+	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
 	return c
 }

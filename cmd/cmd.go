@@ -54,7 +54,7 @@ func newRoot() *cobra.Command {
 	var r remote
 	r.register(root)
 	root.AddCommand(newServe(), newMigrate(), newCert(), newBench(), newTopic(&r), newUser(&r), newToken(&r), newSubscription(&r), newUnsubscribe(&r), newRule(&r), newPattern(&r),
-		newPublish(&r), newPull(&r), newListen(&r), newAck(&r), newNack(&r), newStatus(&r), newDeliveries(&r), newCluster(&r), newReceive(), newDocs())
+		newPublish(&r), newPull(&r), newListen(&r), newAck(&r), newNack(&r), newStatus(&r), newDeliveries(&r), newCluster(&r), newFunction(&r), newReceive(), newDocs())
 	return root
 }
 

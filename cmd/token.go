@@ -10,7 +10,7 @@ import (
 )
 
 func newToken(r *remote) *cobra.Command {
-	return group("token", "Give out and end tokens", tokenRotate(r), tokenRevoke(r))
+	return group("token", "Give out and end tokens", tokenRotate(r), tokenRevoke(r), tokenAccessKey(r))
 }
 
 func tokenRotate(r *remote) *cobra.Command {
@@ -40,4 +40,16 @@ func tokenRevoke(r *remote) *cobra.Command {
 		}
 		return s.say("token %d is revoked", id)
 	})
+}
+
+func tokenAccessKey(r *remote) *cobra.Command {
+	c := r.verb("access-key", "Show the access key of your token, for the AWS SDKs and CLI", noArgs, func(ctx context.Context, s *session) error {
+		key, err := s.CreateAccessKey(ctx)
+		if err != nil {
+			return err
+		}
+		return s.one(key)
+	})
+	c.Long = "Show the access key of your token: with it and the cluster's address as endpoint URL, the AWS SDKs and CLI invoke functions here. The key ends with the token."
+	return c
 }

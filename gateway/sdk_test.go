@@ -230,3 +230,38 @@ func TestPython(t *testing.T) {
 		t.Errorf("an exception: %v %s", a.header, a.body)
 	}
 }
+
+// TestAWSCLI calls a function with AWS's command line.
+func TestAWSCLI(t *testing.T) {
+	dir := cache(t, "awscli")
+	aws := filepath.Join(dir, "bin/aws")
+	if _, err := os.Stat(aws); err != nil {
+		install(t, dir, "python3", "-m", "venv", dir)
+		install(t, dir, filepath.Join(dir, "bin/python"), "-m", "pip", "install", "-q", "awscli==1.*")
+	}
+	s := start(t)
+	alice := s.person("alice")
+	s.deploy(alice, "f", "calls", nil)
+	id, secret := s.accessKey(alice)
+	answer := filepath.Join(t.TempDir(), "answer")
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(aws, append([]string{"lambda", "invoke", "--endpoint-url", s.url, "--function-name", "f"}, args...)...)
+		cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID="+id, "AWS_SECRET_ACCESS_KEY="+secret, "AWS_DEFAULT_REGION=eu-west-1", "NO_PROXY=*", "no_proxy=*")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v %s", args, err, out)
+		}
+		return string(out)
+	}
+	out := run("--payload", `{"a":"b c"}`, "--log-type", "Tail", "--qualifier", "live", answer)
+	if got, _ := os.ReadFile(answer); string(got) != `{"a":"b c"}` || !strings.Contains(out, "LogResult") || !strings.Contains(out, `"ExecutedVersion": "1"`) {
+		t.Errorf("%s: %s", out, got)
+	}
+	if out := run("--payload", `{"do":"fail"}`, answer); !strings.Contains(out, "Unhandled") {
+		t.Errorf("a function's error: %s", out)
+	}
+	if out := run("--invocation-type", "Event", answer); !strings.Contains(out, "202") {
+		t.Errorf("an event: %s", out)
+	}
+}

@@ -71,10 +71,14 @@ func walk(archive []byte, take func(f *zip.File, name string, content io.Reader)
 // checkEntries returns the clean name of each entry, "" for a folder. Nothing was unpacked yet when it refuses.
 func checkEntries(entries []*zip.File) ([]string, error) {
 	names, files, folders := make([]string, len(entries)), map[string]bool{}, map[string]bool{}
+	stated := uint64(0)
 	for i, f := range entries {
 		name, err := checkEntry(f)
 		if err != nil {
 			return nil, err
+		}
+		if stated += min(f.UncompressedSize64, schema.ArtifactUnpackedMax+1); stated > schema.ArtifactUnpackedMax {
+			return nil, errUnpacked
 		}
 		for above := path.Dir(name); above != "."; above = path.Dir(above) {
 			folders[above] = true
@@ -108,7 +112,7 @@ func walkFile(f *zip.File, name string, left int64, take func(*zip.File, string,
 	n, err := take(f, name, io.LimitReader(content, left+1))
 	switch {
 	case n > left:
-		return 0, schema.Errorf(schema.TooLarge, "the zip unpacks to more than %d MiB", schema.ArtifactUnpackedMax>>20)
+		return 0, errUnpacked
 	case errors.Is(err, zip.ErrChecksum), errors.Is(err, zip.ErrFormat), errors.Is(err, io.ErrUnexpectedEOF):
 		return 0, schema.WrapError(schema.Invalid, err, "the zip's entry %q is damaged", clip(name))
 	}
@@ -132,6 +136,8 @@ func checkEntry(f *zip.File) (string, error) {
 	}
 	return clean, nil
 }
+
+var errUnpacked = schema.Errorf(schema.TooLarge, "the zip unpacks to more than %d MiB", schema.ArtifactUnpackedMax>>20)
 
 func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 80)], "?") }
 
