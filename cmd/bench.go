@@ -35,7 +35,45 @@ says more than the rate.`,
 	f.DurationVar(&o.Measure, "measure", 4*time.Second, "time of each measurement")
 	f.StringVar(&o.Only, "only", "", "measure only what has this in its name")
 	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
-	c.AddCommand(newBenchReference(), newBenchFunctions())
+	c.AddCommand(newBenchReference(), newBenchCluster(), newBenchFunctions())
+	return c
+}
+
+func newBenchCluster() *cobra.Command {
+	var o bench.ClusterOptions
+	c := &cobra.Command{
+		Use:   "cluster",
+		Short: "Measure three nodes on a database beside the database alone",
+		Long: `Start three nodes on a fresh keyspace of a ScyllaDB or Cassandra cluster and measure them: publishing, batches, latency, the end of
+a node by kill -9 and by SIGTERM. Beside them run plain statements to the same database, which is what a ratio is of. The
+keyspace is dropped at the end.`,
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if err := fromEnvironment(c.Flags()); err != nil {
+				return err
+			}
+			switch {
+			case len(o.Hosts) == 0:
+				return usagef("--cql-hosts is needed")
+			case o.Rounds < 1 || o.Rounds > 100 || o.Measure < 100*time.Millisecond || o.Measure > time.Minute || o.Warm < 0 || o.Warm > time.Minute:
+				return usagef("--rounds must be from 1 to 100, --measure from 100ms to 1m, --warm up to 1m")
+			}
+			if o.Binary, err = os.Executable(); err != nil {
+				return err
+			}
+			o.Out = c.OutOrStdout()
+			return bench.RunCluster(o)
+		},
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.Hosts, "cql-hosts", nil, "hosts of the ScyllaDB or Cassandra cluster, some are enough")
+	f.IntVar(&o.Port, "cql-port", 9042, "port of the database")
+	f.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
+	f.DurationVar(&o.Warm, "warm", 500*time.Millisecond, "time before each measurement")
+	f.DurationVar(&o.Measure, "measure", 3*time.Second, "time of each measurement")
+	f.StringVar(&o.Only, "only", "", "measure only this: throughput, latency, crash or handover")
+	f.DurationVar(&o.Suspicion, "suspicion", 2*time.Second, "silence after which a node's partitions are taken over")
+	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
 	return c
 }
 

@@ -53,8 +53,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	var r remote
 	r.register(root)
-	root.AddCommand(newServe(), newBench(), newTopic(&r), newUser(&r), newToken(&r), newSubscription(&r), newUnsubscribe(&r), newRule(&r), newPattern(&r),
-		newPublish(&r), newPull(&r), newListen(&r), newAck(&r), newNack(&r), newStatus(&r), newDeliveries(&r), newFunction(&r), newDocs())
+	root.AddCommand(newServe(), newMigrate(), newCert(), newBench(), newTopic(&r), newUser(&r), newToken(&r), newSubscription(&r), newUnsubscribe(&r), newRule(&r), newPattern(&r),
+		newPublish(&r), newPull(&r), newListen(&r), newAck(&r), newNack(&r), newStatus(&r), newDeliveries(&r), newCluster(&r), newFunction(&r), newReceive(), newDocs())
 	return root
 }
 

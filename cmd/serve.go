@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -21,6 +22,7 @@ import (
 func newServe() *cobra.Command {
 	cfg := node.Default()
 	var logLevel, logFormat string
+	var finish func()
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
@@ -34,6 +36,7 @@ HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
 			if err := fromEnvironment(c.Flags()); err != nil {
 				return err
 			}
+			finish()
 			logger, err := newLogger(c.ErrOrStderr(), logLevel, logFormat)
 			if err != nil {
 				return err
@@ -44,6 +47,15 @@ HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
 		},
 	}
 	f := c.Flags()
+	finish = databaseFlags(f, &cfg.Database)
+	f.StringVar(&cfg.Store, "store", cfg.Store, "pebble (embedded, one node) or cql (a cluster on ScyllaDB or Cassandra)")
+	f.StringVar(&cfg.Peers.Listen, "peer-listen", "", "address for the other nodes of a cluster")
+	f.StringVar(&cfg.Peers.Advertise, "peer-advertise", "", "the address that the other nodes are told (default: --peer-listen)")
+	f.StringVar(&cfg.Peers.Node, "node", "", "stable name of this node (default: its peer address)")
+	f.StringVar(&cfg.Peers.CA, "peer-ca", "", "CA of the connections between nodes, PEM (default: the cluster's own)")
+	f.StringVar(&cfg.Peers.Cert, "peer-cert", "", "this node's certificate, PEM")
+	f.StringVar(&cfg.Peers.Key, "peer-key", "", "its key, PEM")
+	f.DurationVar(&cfg.Peers.Suspicion, "suspicion", 3*time.Second, "silence after which a node's partitions are taken over")
 	f.StringVar(&cfg.Dir, "dir", cfg.Dir, "data directory")
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address of the API")
 	f.IntVar(&cfg.Partitions, "partitions", cfg.Partitions, "partitions of a new cluster; they can never be changed")
@@ -121,6 +133,9 @@ func greet(out io.Writer, n *node.Node, cfg node.Config) {
 	fmt.Fprintf(out, "handfast serves at %s\n", n.URL())
 	if n.Created {
 		fmt.Fprintf(out, "a new cluster was made; the administrator's token is in %s\n", token)
+	}
+	if _, err := os.Stat(token); err != nil { // of a cluster, the token is where migrate was told to put it
+		return
 	}
 	fmt.Fprintf(out, "\nnext, in another terminal:\n\n  export HANDFAST_SERVER=%s HANDFAST_TOKEN=$(cat %s)\n  curl -s -H \"Authorization: Bearer $HANDFAST_TOKEN\" $HANDFAST_SERVER/user\n\n", n.URL(), token)
 }

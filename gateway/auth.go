@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -127,15 +128,18 @@ func (g *Gateway) subscriptionFor(ctx context.Context, c *fiber.Ctx, u *schema.U
 	return nil, errNoSubscription
 }
 
+var headerRateLimitPolicy, headerRateLimit = []byte("Ratelimit-Policy"), []byte("Ratelimit")
+
 // limiters bounds the requests of each user, one second's worth of burst.
 type limiters struct {
-	rate int
-	mu   sync.RWMutex
-	of   map[schema.UserID]*rate.Limiter
+	rate   int
+	policy []byte // the RateLimit-Policy field, which never changes
+	mu     sync.RWMutex
+	of     map[schema.UserID]*rate.Limiter
 }
 
 func newLimiters(perSecond int) *limiters {
-	return &limiters{rate: perSecond, of: map[schema.UserID]*rate.Limiter{}}
+	return &limiters{rate: perSecond, policy: fmt.Appendf(nil, `"user";q=%d;w=1`, perSecond), of: map[schema.UserID]*rate.Limiter{}}
 }
 
 func (l *limiters) take(c *fiber.Ctx, u schema.UserID) error {
@@ -153,11 +157,13 @@ func (l *limiters) take(c *fiber.Ctx, u schema.UserID) error {
 		}
 		l.mu.Unlock()
 	}
-	allowed := limiter.Allow()
-	left := max(int(limiter.Tokens()), 0)
+	now := time.Now()
+	allowed := limiter.AllowN(now, 1)
+	var field [32]byte
+	left := append(strconv.AppendInt(append(field[:0], `"user";r=`...), int64(max(limiter.TokensAt(now), 0)), 10), ";t=1"...)
 	h := &c.Response().Header
-	h.Set("RateLimit-Policy", `"user";q=`+strconv.Itoa(l.rate)+`;w=1`)
-	h.Set("RateLimit", `"user";r=`+strconv.Itoa(left)+`;t=1`)
+	h.SetCanonical(headerRateLimitPolicy, l.policy)
+	h.SetCanonical(headerRateLimit, left)
 	if !allowed {
 		return schema.Errorf(schema.Busy, "more than %d requests a second", l.rate).Retry(time.Second)
 	}

@@ -79,7 +79,8 @@ func (g *Gateway) pullMessages(c *fiber.Ctx) error {
 	return ok(c, pulled(out, several))
 }
 
-// pulled shapes the answer of GET /message.
+// pulled shapes the answer of GET /message. Who did not ask for several gets the message in the answer itself; who did gets "messages", and a
+// single one in the answer itself too, so that max=1 reads like no max.
 func pulled(out []schema.Delivery, several bool) any {
 	word := okay
 	if len(out) == 0 {
@@ -89,15 +90,20 @@ func pulled(out []schema.Delivery, several bool) any {
 	for i := range out {
 		messages[i] = wireDeliveryOf(&out[i])
 	}
+	type one struct {
+		status
+		wireDelivery
+	}
 	switch {
 	case !several && len(out) == 0:
 		return word
-	case len(out) == 1: // in both shapes, so that a client need not tell 1 from many
+	case !several:
+		return one{word, messages[0]}
+	case len(out) == 1:
 		return struct {
-			status
-			wireDelivery
+			one
 			Messages []wireDelivery `json:"messages"`
-		}{word, messages[0], messages}
+		}{one{word, messages[0]}, messages}
 	}
 	return struct {
 		status

@@ -132,6 +132,7 @@ func walk(s *server) {
 	s.get("", "/openapi.yaml")
 	s.get(alice.token, "/rules")
 	s.get(alice.token, "/patterns")
+	s.get(s.admin, "/cluster")
 	rule := s.post(alice.token, "/create_rule", fields{"rule_name": "mine", "description": "d", "rego": "package handfast.rule\npublish := true"})
 	s.post(alice.token, "/create_pattern", fields{"pattern_name": "two", "mode": "pull", "guarantee": "at_least_once", "ordered": true, "ack_level": "one"})
 	walkFunctions(s, alice, bob)

@@ -27,6 +27,7 @@ type Broker interface {
 	Message(ctx context.Context, id schema.MessageID) (schema.Message, []schema.Standing, bool, error)
 	Progress(ctx context.Context, s *schema.Subscription) (schema.Progress, error)
 	Redrive(ctx context.Context, s *schema.Subscription, limit int) (int, error)
+	View(ctx context.Context) (schema.ClusterView, error)
 	Ready() bool
 }
 
@@ -182,6 +183,8 @@ func (g *Gateway) routes() {
 	a.Post("/revoke_token", g.revokeToken)
 	a.Get("/user", g.getUser)
 	a.Get("/users", g.listUsers)
+
+	a.Get("/cluster", g.showCluster)
 
 	a.Post("/create_access_key", g.createAccessKey)
 

@@ -71,8 +71,9 @@ func (h *history) missing() (list []string) {
 	return list
 }
 
-// produce publishes numbered messages of one key until stop, each again and again with the same idempotency key until it is accepted.
-func (h *history) produce(url, token string, topic int64, key string, stop <-chan struct{}) {
+// produce publishes numbered messages of one key until stop, each again and again with the same idempotency key until it is accepted. url says
+// which node to ask next.
+func (h *history) produce(url func() string, token string, topic int64, key string, stop <-chan struct{}) {
 	for n := 1; ; n++ {
 		content := fmt.Sprintf("%s %d", key, n)
 		body := object{"topic_id": topic, "key": key, "message_content": content, "idempotency_key": content}
@@ -85,7 +86,7 @@ func (h *history) produce(url, token string, topic int64, key string, stop <-cha
 			var got struct {
 				ID int64 `json:"message_id"`
 			}
-			err := request(url, token, "POST", "/publish_message", body, &got)
+			err := request(url(), token, "POST", "/publish_message", body, &got)
 			if err == nil {
 				h.accept(content, got.ID)
 				break
@@ -103,7 +104,7 @@ func (h *history) produce(url, token string, topic int64, key string, stop <-cha
 }
 
 // consume pulls and acknowledges until stop.
-func (h *history) consume(url, token string, topic int64, stop <-chan struct{}) {
+func (h *history) consume(url func() string, token string, topic int64, stop <-chan struct{}) {
 	for {
 		select {
 		case <-stop:
@@ -118,7 +119,8 @@ func (h *history) consume(url, token string, topic int64, stop <-chan struct{}) 
 				Lease   string
 			}
 		}
-		if err := request(url, token, "GET", fmt.Sprintf("/message?topic_id=%d&max=20&wait=1", topic), nil, &got); err != nil {
+		at := url()
+		if err := request(at, token, "GET", fmt.Sprintf("/message?topic_id=%d&max=20&wait=1", topic), nil, &got); err != nil {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -128,7 +130,7 @@ func (h *history) consume(url, token string, topic int64, stop <-chan struct{}) 
 			settle = append(settle, object{"message_id": m.ID, "lease": m.Lease})
 		}
 		if len(settle) > 0 {
-			request(url, token, "POST", "/ack", object{"topic_id": topic, "messages": settle}, nil)
+			request(at, token, "POST", "/ack", object{"topic_id": topic, "messages": settle}, nil)
 		}
 	}
 }
@@ -151,7 +153,8 @@ func TestKill(t *testing.T) {
 	topic := newTopic(t, p, producer, object{"topic_name": "orders", "rule_id": "open", "pattern_id": "ordered"})
 	must(t, p, consumer, "POST", "/subscribe", object{"topic_id": topic, "ack_deadline": 10}, nil)
 
-	url, h := p.url, newHistory()
+	only, h := p.url, newHistory()
+	url := func() string { return only }
 	var producers, consumers sync.WaitGroup
 	stopProducing, stopConsuming := make(chan struct{}), make(chan struct{})
 	for i := range 16 {

@@ -34,9 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build:", err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	database.Main(m, func() { os.RemoveAll(dir) })
 }
 
 // process is one running node.
@@ -49,11 +47,28 @@ type process struct {
 	log   *bytes.Buffer
 }
 
-// start runs a node on a directory and waits until it serves.
+// start runs a node on the embedded store in a directory and waits until it serves.
 func start(t *testing.T, dir, listen string, more ...string) *process {
 	t.Helper()
+	p := run(t, append([]string{"serve", "--dir", dir, "--listen", listen, "--allow-private-targets"}, more...)...)
+	p.token = adminToken(t, dir)
+	return p
+}
+
+func adminToken(t *testing.T, dir string) string {
+	t.Helper()
+	token, err := os.ReadFile(filepath.Join(dir, "admin.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(token))
+}
+
+// run starts the binary and waits for its first line, which ends with its address.
+func run(t *testing.T, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, ended: make(chan error, 1), log: &bytes.Buffer{}}
-	p.cmd = exec.Command(binary, append([]string{"serve", "--dir", dir, "--listen", listen, "--allow-private-targets"}, more...)...)
+	p.cmd = exec.Command(binary, args...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
@@ -76,11 +91,6 @@ func start(t *testing.T, dir, listen string, more ...string) *process {
 	}
 	words := strings.Fields(first)
 	p.url = words[len(words)-1]
-	token, err := os.ReadFile(filepath.Join(dir, "admin.token"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.token = strings.TrimSpace(string(token))
 	return p
 }
 

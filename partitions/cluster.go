@@ -40,6 +40,7 @@ const (
 type tenure struct {
 	id       schema.SessionID
 	verifier owner.Verifier
+	fresh    func(ctx context.Context) bool
 	done     <-chan struct{}
 	end      func()
 }
@@ -50,7 +51,7 @@ func (s *Service) openTenure(ctx context.Context) (*tenure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
-	return &tenure{id: live.ID, verifier: live, done: live.Done(), end: live.Close}, nil
+	return &tenure{id: live.ID, verifier: live, fresh: live.Fresh, done: live.Done(), end: live.Close}, nil
 }
 
 // runCluster keeps the node in the cluster: heartbeats, the ring, the metadata, and a new session when the former was fenced.
@@ -86,7 +87,7 @@ func (s *Service) takePart() {
 		return
 	}
 	if changed {
-		s.logger.Info("the ring changed", "nodes", s.members.ring.Nodes())
+		s.logger.Info("the ring changed", "nodes", s.members.nodes())
 	}
 	if err := s.routes.refresh(ctx, s.cfg.Store); err != nil {
 		s.logger.Warn("the partition rows could not be read", "err", err)
@@ -203,7 +204,7 @@ func (s *Service) leave(ctx context.Context) {
 	s.takePart()
 	tick := time.NewTicker(settleDown / 5)
 	defer tick.Stop()
-	for len(s.local.all()) > 0 && len(s.members.ring.Nodes()) > 0 && ctx.Err() == nil {
+	for len(s.local.all()) > 0 && len(s.members.nodes()) > 0 && ctx.Err() == nil {
 		s.align()
 		select {
 		case <-ctx.Done():
@@ -309,16 +310,25 @@ func (s *Service) silence(id schema.SessionID) { s.fenced.Store(id, true) }
 
 // moves keeps one move per partition and bounds how many run.
 type moves struct {
-	mu   sync.Mutex
-	busy map[schema.PartitionID]bool
-	work sync.WaitGroup
+	mu      sync.Mutex
+	busy    map[schema.PartitionID]bool
+	stopped bool
+	work    sync.WaitGroup
+}
+
+// stop starts nothing more and waits for what runs.
+func (m *moves) stop() {
+	m.mu.Lock()
+	m.stopped = true
+	m.mu.Unlock()
+	m.work.Wait()
 }
 
 // start runs a move unless the partition is being moved or all slots are taken.
 func (m *moves) start(p schema.PartitionID, slots chan struct{}, move func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.busy[p] {
+	if m.busy[p] || m.stopped {
 		return
 	}
 	select {

@@ -76,7 +76,7 @@ func (m *member) crash() {
 	m.server.Close()
 	m.serving.Wait()
 	m.service.cancel()
-	m.service.moving.work.Wait()
+	m.service.moving.stop()
 	for _, o := range m.service.local.all() {
 		o.Close()
 	}
@@ -93,7 +93,7 @@ func newCluster(t *testing.T, names ...string) (schema.Store, []*member) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Init(context.Background(), testPartitions, ""); err != nil {
+	if _, err := c.Init(context.Background(), schema.Cluster{Partitions: testPartitions}, catalog.NewToken()); err != nil {
 		t.Fatal(err)
 	}
 	var all []*member
@@ -206,6 +206,38 @@ func TestThreeNodesActAsOne(t *testing.T) {
 	p, err := all[0].service.Progress(context.Background(), sub)
 	if err != nil || p.Outstanding != 0 {
 		t.Fatalf("%+v %v", p, err)
+	}
+}
+
+// The owner of a partition is told how long the topic keeps its messages, on whichever node they came in.
+func TestFramesCarryTheTopicsRetention(t *testing.T) {
+	store, all := newCluster(t, "a", "b", "c")
+	settled(t, all...)
+	ctx := context.Background()
+	topic, err := all[0].catalog.CreateTopic(ctx, schema.Topic{Name: "orders", Owner: 1, Rule: schema.RuleOpen, Pattern: schema.PatternOrdered, Partitions: 8, RetentionTime: 3 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 60 {
+		if err := all[i%3].publish(topic, fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	for p := range schema.PartitionID(testPartitions) {
+		frames, err := store.Frames(ctx, topic.ID, p, 0, schema.OffsetMax, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range frames {
+			n += f.Count
+			if f.Retention != topic.RetentionTime {
+				t.Fatalf("partition %d has a frame that is kept for %v", p, f.Retention)
+			}
+		}
+	}
+	if n != 60 {
+		t.Fatalf("%d messages are stored", n)
 	}
 }
 

@@ -107,6 +107,13 @@ func (m *members) shouldOwn(p schema.PartitionID) schema.NodeID {
 	return m.ring.Owner(p)
 }
 
+// nodes returns the nodes of the ring.
+func (m *members) nodes() []schema.NodeID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ring.Nodes()
+}
+
 // node returns a node's row as it was last seen.
 func (m *members) node(id schema.NodeID) (schema.Node, bool) {
 	m.mu.Lock()

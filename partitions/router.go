@@ -20,7 +20,7 @@ const (
 // Publish writes messages to a topic and returns one result each, in their order. Errors of single messages are in the results.
 func (s *Service) Publish(ctx context.Context, t *schema.Topic, level schema.AckLevel, messages []schema.Publish) []schema.Published {
 	if len(messages) == 1 || !keyed(messages) {
-		return s.publishTo(ctx, s.partitionOf(t, &messages[0]), t.ID, level, messages)
+		return s.publishTo(ctx, s.partitionOf(t, &messages[0]), t, level, messages)
 	}
 	results := make([]schema.Published, len(messages))
 	groups := map[schema.PartitionID][]int{}
@@ -39,7 +39,7 @@ func (s *Service) Publish(ctx context.Context, t *schema.Topic, level schema.Ack
 			for j, i := range indexes {
 				some[j] = messages[i]
 			}
-			for j, r := range s.publishTo(ctx, p, t.ID, level, some) {
+			for j, r := range s.publishTo(ctx, p, t, level, some) {
 				results[indexes[j]] = r
 			}
 		})
@@ -79,14 +79,14 @@ func (s *Service) partitionOf(t *schema.Topic, m *schema.Publish) schema.Partiti
 var batchPool = sync.Pool{New: func() any { return new(owner.Batch) }}
 
 // publishTo writes messages to one partition, at whichever node owns it.
-func (s *Service) publishTo(ctx context.Context, p schema.PartitionID, t schema.TopicID, level schema.AckLevel, messages []schema.Publish) []schema.Published {
+func (s *Service) publishTo(ctx context.Context, p schema.PartitionID, t *schema.Topic, level schema.AckLevel, messages []schema.Publish) []schema.Published {
 	var batches []*owner.Batch
 	var b *owner.Batch
 	for i := range messages {
 		if b == nil || len(b.Records)+len(messages[i].Content) > batchBytesMax {
 			b = batchPool.Get().(*owner.Batch)
 			b.Reset()
-			b.Topic, b.Level = t, level
+			b.Topic, b.Level, b.Retention = t.ID, level, t.RetentionTime
 			batches = append(batches, b)
 		}
 		b.Add(&messages[i])
@@ -141,7 +141,7 @@ func (s *Service) atOwner(ctx context.Context, p schema.PartitionID, do func(pee
 		s.lookAround(ctx)
 		if pause == nil {
 			pause = backoff.NewExponentialBackOff()
-			pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 250*time.Millisecond
+			pause.InitialInterval, pause.MaxInterval = 5*time.Millisecond, 50*time.Millisecond
 		}
 		select {
 		case <-ctx.Done():

@@ -76,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.publishOne, catalog: cfg.Catalog, free: s.free}
 	s.local.dispatcher = dispatch.New(dispatch.Config{
 		Log: cfg.Store, Cursors: cfg.Store, Attempts: cfg.Store, Invokers: cfg.Invokers,
-		Live: s.live, DeadLetter: s.deadLetter, Change: s.changeSubscription, Logger: cfg.Logger, Registry: cfg.Registry,
+		Live: s.live, Fresh: func(ctx context.Context) bool { return s.now().fresh(ctx) }, DeadLetter: s.deadLetter, Change: s.changeSubscription, Logger: cfg.Logger, Registry: cfg.Registry,
 	})
 	s.catalog.Watch(s.changed)
 	start := s.openAlone
@@ -93,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 // openAlone takes all partitions. The only session is always live.
 func (s *Service) openAlone(ctx context.Context) error {
-	t := &tenure{id: schema.SessionID(uuid.NewString()), verifier: session.Standing{}, end: func() {}}
+	t := &tenure{id: schema.SessionID(uuid.NewString()), verifier: session.Standing{}, fresh: session.Standing{}.Fresh, end: func() {}}
 	if err := s.cfg.Store.OpenSession(ctx, t.id); err != nil {
 		return fmt.Errorf("open session: %w", err)
 	}
@@ -151,7 +151,7 @@ func (s *Service) Close() {
 	draining.Wait()
 	s.local.dispatcher.Close()
 	s.cancel()
-	s.moving.work.Wait()
+	s.moving.stop()
 	for _, o := range s.local.all() {
 		o.Close()
 	}
@@ -274,7 +274,9 @@ func (s *Service) free(p schema.PartitionID) {
 	s.routes.set(p, "")
 	if s.members.shouldOwn(p) == s.cfg.Cluster.Node && !s.local.owns(p) {
 		s.moving.start(p, s.claims, func() { s.claim(p) })
+		return
 	}
+	s.wakeCluster() // the ring is older than the one by which the partition was let go
 }
 
 // nodeOf finds the node that owns a partition.

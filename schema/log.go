@@ -25,6 +25,10 @@ type Frame struct {
 	Count int       // its messages have the offsets First .. First+Count-1
 	Time  time.Time // of its messages, to the millisecond; never goes back along the offsets of a partition
 	Blob  []byte    // immutable; who gets a frame must not write into it
+
+	// Retention is how long the topic keeps its messages, for stores that free their space by it; 0 = RetentionMax. It belongs to what
+	// never changes of a commit. A store keeps the frame at least that long, or until Retain, and need not give it back with reads.
+	Retention time.Duration
 }
 
 // End is the offset after the frame's last message.

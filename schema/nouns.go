@@ -43,6 +43,9 @@ type Cluster struct {
 	Partitions int       `json:"partitions"`
 	Key        []byte    `json:"key,omitempty"` // secret that access keys are derived with
 	CreatedAt  time.Time `json:"created_at"`
+	// The authority of the connections between nodes, in PEM. Who can read the metadata can be a node anyway.
+	PeerCA    []byte `json:"peer_ca,omitempty"`
+	PeerCAKey []byte `json:"peer_ca_key,omitempty"`
 }
 
 // Topic is what producers publish to.

@@ -40,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	c, err := catalog.Open(t.Context(), store)
 	if err == nil {
-		_, err = c.Init(t.Context(), 4, "")
+		_, err = c.Init(t.Context(), schema.Cluster{Partitions: 4}, catalog.NewToken())
 	}
 	if err != nil {
 		t.Fatal(err)

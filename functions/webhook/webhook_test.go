@@ -68,7 +68,7 @@ func serve(t testing.TB, h http.HandlerFunc) *httptest.Server {
 
 func subscription(url string) *schema.Subscription {
 	return &schema.Subscription{ID: 7, Topic: 3, Secrets: []schema.Secret{{Key: testSecret}},
-		Target: schema.Target{Type: schema.TargetWebhook, URL: url, Timeout: 5 * time.Second}}
+		Target: schema.Target{Type: schema.TargetWebhook, URL: url, Timeout: 20 * time.Second}}
 }
 
 func delivery(content string) schema.Delivery {

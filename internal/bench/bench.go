@@ -1,4 +1,5 @@
-// Package bench measures a node beside the reference: the least that a durable queue must do on the same machine, in the same minutes.
+// Package bench measures a node beside the reference: the least that a durable queue must do on the same machine, in the same minutes;
+// and a cluster beside its database.
 package bench
 
 import (

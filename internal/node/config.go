@@ -9,12 +9,17 @@ import (
 	"time"
 
 	"github.com/handfast-mq/handfast/schema"
+	"github.com/handfast-mq/handfast/schema/scylla"
 )
 
 // Config is everything that can be set on a node. Default gives complete values; Validate checks them together.
 type Config struct {
 	Dir    string // holds the store and the administrator's token
 	Listen string // address of the API, host:port; port 0 takes a free one
+
+	Store    string        // StorePebble or StoreCQL
+	Database scylla.Config // of StoreCQL
+	Peers    Peers         // of StoreCQL
 
 	Partitions int    // slots of a new cluster; ignored once it exists
 	AdminToken string // of a new cluster; "" makes one
@@ -36,11 +41,27 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// The stores.
+const (
+	StorePebble = "pebble" // embedded: one node, one directory
+	StoreCQL    = "cql"    // a cluster on ScyllaDB or Apache Cassandra
+)
+
+// Peers says how this node meets the others.
+type Peers struct {
+	Node          string        // stable name of this node; "" = its peer address
+	Listen        string        // where the others reach it
+	Advertise     string        // the address that they are told; "" = Listen
+	CA, Cert, Key string        // PEM files; "" = the authority that is beside the metadata
+	Suspicion     time.Duration // silence after which a node's partitions are taken over; 0 = 3 s
+}
+
 // Default is a node for development on this machine.
 func Default() Config {
 	return Config{
 		Dir:    "handfast-data",
 		Listen: "127.0.0.1:8080",
+		Store:  StorePebble,
 		// Why not fewer: a cluster can never have more nodes than partitions. Why not more: each takes a commit loop and a row.
 		Partitions: 64,
 		// Above what one node takes from one user; it is there so that one user's mistake does not starve the others.
@@ -54,6 +75,16 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Dir == "":
 		return schema.Errorf(schema.Invalid, "a data directory is needed (--dir)")
+	case c.Store != StorePebble && c.Store != StoreCQL:
+		return schema.Errorf(schema.Invalid, "--store must be %s or %s, not %q", StorePebble, StoreCQL, c.Store)
+	case c.Store == StoreCQL && c.Peers.Listen == "":
+		return schema.Errorf(schema.Invalid, "--store %s needs --peer-listen, where the other nodes reach this one", StoreCQL)
+	case c.Store == StoreCQL && len(c.Database.Hosts) == 0:
+		return schema.Errorf(schema.Invalid, "--store %s needs --cql-hosts", StoreCQL)
+	case (c.Peers.CA == "") != (c.Peers.Cert == "") || (c.Peers.Cert == "") != (c.Peers.Key == ""):
+		return schema.Errorf(schema.Invalid, "--peer-ca, --peer-cert and --peer-key go together")
+	case c.Peers.Suspicion < 0 || c.Peers.Suspicion > 0 && c.Peers.Suspicion < 200*time.Millisecond:
+		return schema.Errorf(schema.Invalid, "--suspicion must be at least 200ms")
 	case c.Partitions < 1 || c.Partitions > schema.PartitionsMax:
 		return schema.Errorf(schema.Invalid, "--partitions must be between 1 and %d", schema.PartitionsMax)
 	case c.UserRate < 0:

@@ -24,6 +24,7 @@ import (
 	"github.com/handfast-mq/handfast/functions/webhook"
 	"github.com/handfast-mq/handfast/gateway"
 	"github.com/handfast-mq/handfast/partitions"
+	"github.com/handfast-mq/handfast/partitions/peer"
 	"github.com/handfast-mq/handfast/policies"
 	"github.com/handfast-mq/handfast/schema"
 	"github.com/handfast-mq/handfast/schema/catalog"
@@ -47,8 +48,11 @@ type Node struct {
 	gateway  *gateway.Gateway
 	listener net.Listener
 	debug    net.Listener
-	serving  sync.WaitGroup
-	failed   chan error
+
+	peerListener net.Listener
+	peers        *peer.Server
+	serving      sync.WaitGroup
+	failed       chan error
 
 	// Created tells that this start made the cluster, and its administrator.
 	Created bool
@@ -102,6 +106,9 @@ func (n *Node) openDebug() (err error) {
 }
 
 func (n *Node) openStore(ctx context.Context) error {
+	if n.cfg.Store == StoreCQL {
+		return n.openDatabase(ctx)
+	}
 	store, err := pebble.Open(n.cfg.Dir, pebble.Options{Logger: n.cfg.Logger})
 	if err != nil {
 		return err
@@ -110,31 +117,29 @@ func (n *Node) openStore(ctx context.Context) error {
 	if n.catalog, err = catalog.Open(ctx, n.store); err != nil {
 		return err
 	}
-	return n.initCluster(ctx)
+	n.Created, err = initCluster(ctx, n.catalog, n.cfg.Dir, schema.Cluster{Partitions: n.cfg.Partitions}, n.cfg.AdminToken)
+	return err
 }
 
-// initCluster makes the cluster on the first start. The token is on disk before the cluster exists: a start that dies in between
+// initCluster makes the cluster when there is none. The token is on disk before the cluster exists: a start that dies in between
 // goes on with the same one.
-func (n *Node) initCluster(ctx context.Context) error {
-	if n.catalog.Cluster() != nil {
-		return nil
+func initCluster(ctx context.Context, c *catalog.Catalog, dir string, cluster schema.Cluster, token string) (created bool, err error) {
+	if c.Cluster() != nil {
+		return false, nil
 	}
-	path := filepath.Join(n.cfg.Dir, TokenFile)
-	token := n.cfg.AdminToken
+	path := filepath.Join(dir, TokenFile)
 	if kept, err := os.ReadFile(path); err == nil && token == "" {
 		token = strings.TrimSpace(string(kept))
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read the administrator's token: %w", err)
+		return false, fmt.Errorf("read the administrator's token: %w", err)
 	}
 	if token == "" {
 		token = catalog.NewToken()
 	}
 	if err := writeToken(path, token); err != nil {
-		return fmt.Errorf("write the administrator's token: %w", err)
+		return false, fmt.Errorf("write the administrator's token: %w", err)
 	}
-	_, err := n.catalog.Init(ctx, n.cfg.Partitions, token)
-	n.Created = err == nil
-	return err
+	return c.Init(ctx, cluster, token)
 }
 
 func writeToken(path, token string) error {
@@ -167,12 +172,17 @@ func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (er
 	if err := n.openFunctions(ctx, registry); err != nil {
 		return err
 	}
+	cluster, err := n.cluster()
+	if err != nil {
+		return err
+	}
 	if n.service, err = partitions.Open(ctx, partitions.Config{
-		Store: n.store, Catalog: n.catalog,
+		Store: n.store, Catalog: n.catalog, Cluster: cluster,
 		Invokers: n.invokers(), Logger: n.cfg.Logger, Registry: registry,
 	}); err != nil {
 		return err
 	}
+	n.servePeers(cluster)
 	n.gateway = gateway.New(gateway.Config{
 		Catalog: n.catalog, Broker: n.service, Attempts: n.store, Authorizer: n.policies, Verifier: n.webhook,
 		CheckURL:  func(u string) error { return webhook.CheckURL(u, targets) },
@@ -216,7 +226,6 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.debug != nil {
 		n.debug.Close()
 	}
-	n.serving.Wait()
 	if n.host != nil {
 		errs = append(errs, n.host.Close())
 	}
@@ -226,12 +235,18 @@ func (n *Node) Close(ctx context.Context) error {
 	if n.service != nil {
 		n.service.Close()
 	}
+	if n.peers != nil {
+		n.peers.Close()
+	} else if n.peerListener != nil {
+		n.peerListener.Close()
+	}
 	if n.policies != nil {
 		errs = append(errs, n.policies.Close())
 	}
 	if n.store != nil {
 		errs = append(errs, n.store.Close())
 	}
+	n.serving.Wait()
 	return errors.Join(errs...)
 }
 

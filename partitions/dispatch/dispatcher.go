@@ -27,6 +27,8 @@ type Config struct {
 	Invokers map[schema.TargetType]schema.Invoker
 	// Live checks the session; see owner.Verifier.
 	Live func(ctx context.Context) bool
+	// Fresh tells, cheaply, whether the session was alive a moment ago. Without it no delivery begins.
+	Fresh func(ctx context.Context) bool
 	// DeadLetter stores a message that the subscription gives up. It returns nil when it is durable, or when there is
 	// nowhere to store it by the subscription's own will.
 	DeadLetter func(ctx context.Context, s *schema.Subscription, m *schema.Message, attempts int, reason string) error

@@ -19,6 +19,9 @@ func (d *Dispatcher) Pull(ctx context.Context, id schema.SubscriptionID, n, byte
 	if !s.active() {
 		return nil, schema.Errorf(schema.NotConsented, "the subscription is %s", s.spec().State)
 	}
+	if !d.cfg.Fresh(ctx) {
+		return nil, schema.Errorf(schema.Unavailable, "the node cannot tell whether it still owns its partitions").Retry(time.Second)
+	}
 	var out []schema.Delivery
 	bytes, spec := 0, s.spec()
 	for len(out) < n && bytes < bytesMax {

@@ -92,7 +92,7 @@ func (s *subscription) deliver(f *feed, batch []schema.Delivery) {
 			return
 		}
 	}
-	if !s.active() { // withdrawn since it was taken
+	if !s.d.cfg.Fresh(s.ctx) || !s.active() { // fenced, or withdrawn since it was taken
 		s.giveBack(f, batch)
 		return
 	}

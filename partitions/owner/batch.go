@@ -3,6 +3,7 @@ package owner
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -12,11 +13,12 @@ import (
 
 // Batch is messages for one topic in one partition, encoded where they came in. All of a batch lies in one commit.
 type Batch struct {
-	Topic   schema.TopicID
-	Level   schema.AckLevel
-	Records []byte // frame records, one after the other
-	Ends    []int  // where each record ends in Records
-	Keys    []Key  // of the records that have one, ascending by index
+	Topic     schema.TopicID
+	Level     schema.AckLevel
+	Retention time.Duration // the topic's
+	Records   []byte        // frame records, one after the other
+	Ends      []int         // where each record ends in Records
+	Keys      []Key         // of the records that have one, ascending by index
 }
 
 // Add encodes a message into the batch.

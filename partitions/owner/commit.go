@@ -89,6 +89,7 @@ func (o *Owner) formFrame(c *commit, batches []*pending, size int) schema.Frame 
 	blob := frame.NewBlob(size)
 	for _, p := range batches {
 		c.level = max(c.level, p.batch.Level)
+		f.Retention = max(f.Retention, p.batch.Retention) // they differ while a change of the topic spreads
 		p.results = make([]schema.Published, p.batch.Len())
 		if len(p.batch.Keys) == 0 {
 			blob = append(blob, p.batch.Records...)
@@ -229,6 +230,12 @@ func (o *Owner) verified(covered schema.Seq, live bool) {
 	}
 	done := slices.Clone(o.inFlight[:n])
 	o.inFlight = slices.Delete(o.inFlight, 0, n)
+	if n > 0 {
+		o.took, o.came = time.Since(done[n-1].begun), len(done[n-1].waiting)
+	}
+	if o.ready() {
+		o.work.Signal()
+	}
 	o.mu.Unlock()
 	for _, c := range done {
 		o.acknowledge(c)

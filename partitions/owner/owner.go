@@ -1,9 +1,9 @@
 // Package owner holds the one writer of a partition: it forms commits, has them made durable, and acknowledges
 // them in order while its session lives.
 //
-// A batch waits in a bounded queue. While one commit is being written the next one fills; it is sent when the former
-// returned, or when it is full and few enough are in flight. No timer is on this path: one message alone is
-// written at once, and under load the batches grow by themselves.
+// A batch waits in a bounded queue. While one commit is on its way the next one fills; it is sent when the former was
+// acknowledged, or when it is full and few enough are in flight. One message alone is written at once, and under load the
+// batches grow by themselves: producers that were answered together are expected back together.
 package owner
 
 import (
@@ -24,6 +24,8 @@ const (
 	commitsInFlight   = 4         // enough to keep a database with 5 ms answers busy
 	queueBytesMax     = 8 << 20   // a second of a disk's bandwidth, shared by the partitions
 	queueBatchesMax   = 8192
+	gatherShare       = 8                    // of a commit's time, how long the next one waits for those who were in it
+	gatherFrom        = 2 * time.Millisecond // commits that are faster wait for nobody
 )
 
 // Verifier checks that the node's session still lives.
@@ -69,6 +71,8 @@ type Owner struct {
 	inFlight []*commit
 	pipeline Pipeline
 	tail     *tail
+	took     time.Duration // by the last commit
+	came     int           // batches in it
 	draining bool
 	err      error // why the owner ended; nil while it serves
 
@@ -195,7 +199,7 @@ func (o *Owner) ready() bool {
 	switch {
 	case len(o.queue) == 0:
 		return false
-	case o.writing == 0:
+	case len(o.inFlight) == 0:
 		return true
 	}
 	return o.queued >= commitBytesTarget && o.writing < commitsInFlight
@@ -208,12 +212,7 @@ func (o *Owner) nextBatches() (taken []*pending, ok bool) {
 	for o.err == nil && !o.ready() {
 		o.work.Wait()
 	}
-	if o.writing == 0 && o.queued < commitBytesTarget {
-		// Requests that are being read at this moment get into the same commit: where processors are short, that doubles its size.
-		o.mu.Unlock()
-		runtime.Gosched()
-		o.mu.Lock()
-	}
+	o.gather()
 	if o.err != nil {
 		return nil, false
 	}
@@ -232,6 +231,31 @@ func (o *Owner) nextBatches() (taken []*pending, ok bool) {
 	o.queue = o.queue[:rest]
 	o.queued -= bytes
 	return taken, true
+}
+
+// gather lets requests that are on their way get into the same commit. Where processors are short, one turn of the scheduler doubles its
+// size. Where a commit takes long, as it does with a database, the first producer who is back after an answer would get a commit of its own
+// and all the others would wait for it: so a small share of that time is waited until as many are back. o.mu is held.
+func (o *Owner) gather() {
+	if o.took < gatherFrom {
+		if o.queued < commitBytesTarget {
+			o.mu.Unlock()
+			runtime.Gosched()
+			o.mu.Lock()
+		}
+		return
+	}
+	over := false
+	timer := time.AfterFunc(o.took/gatherShare, func() {
+		o.mu.Lock()
+		over = true
+		o.mu.Unlock()
+		o.work.Signal()
+	})
+	defer timer.Stop()
+	for o.err == nil && !over && len(o.queue) < o.came && o.queued < commitBytesTarget {
+		o.work.Wait()
+	}
 }
 
 // Read returns frames of a topic from an offset on, up to bytesMax of blob, and the offset to go on from. When next is

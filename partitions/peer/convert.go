@@ -56,7 +56,7 @@ func fromStatus(err error) error {
 }
 
 func toBatch(b *owner.Batch) *peerpb.Batch {
-	out := &peerpb.Batch{Topic: int64(b.Topic), Level: int32(b.Level), Records: b.Records, Ends: make([]uint32, len(b.Ends))}
+	out := &peerpb.Batch{Topic: int64(b.Topic), Level: int32(b.Level), RetentionMs: b.Retention.Milliseconds(), Records: b.Records, Ends: make([]uint32, len(b.Ends))}
 	for i, e := range b.Ends {
 		out.Ends[i] = uint32(e)
 	}
@@ -68,7 +68,8 @@ func toBatch(b *owner.Batch) *peerpb.Batch {
 }
 
 func fromBatch(b *peerpb.Batch) (*owner.Batch, error) {
-	out := &owner.Batch{Topic: schema.TopicID(b.Topic), Level: schema.AckLevel(b.Level), Records: b.Records, Ends: make([]int, len(b.Ends))}
+	out := &owner.Batch{Topic: schema.TopicID(b.Topic), Level: schema.AckLevel(b.Level), Retention: time.Duration(b.RetentionMs) * time.Millisecond,
+		Records: b.Records, Ends: make([]int, len(b.Ends))}
 	bad := schema.Errorf(schema.Invalid, "a batch from a peer is malformed")
 	last := 0
 	for i, e := range b.Ends {

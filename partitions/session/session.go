@@ -30,6 +30,7 @@ type Session struct {
 	over   bool
 	wake   chan struct{}
 	checks int64
+	fresh  time.Time // when the last check began that found the session alive
 }
 
 // Standing is the session of a node whose store nobody else can open: it lives as long as the process.
@@ -37,6 +38,9 @@ type Standing struct{}
 
 // Verify calls done at once.
 func (Standing) Verify(done func(live bool)) { done(true) }
+
+// Fresh is true.
+func (Standing) Fresh(context.Context) bool { return true }
 
 // Open registers a new session. It ends when Close is called or when a check finds it fenced.
 func Open(ctx context.Context, own schema.Ownership, logger *slog.Logger) (*Session, error) {
@@ -87,6 +91,18 @@ func (s *Session) Live(ctx context.Context) bool {
 	}
 }
 
+// freshFor is how old a check may be for a delivery to begin on it. It is shorter than any suspicion time: before somebody fences a
+// silent node to withdraw a right, the node's deliveries have stopped. What is acknowledged does not rest on it.
+const freshFor = time.Second
+
+// Fresh tells whether the session was alive a moment ago, and checks when that is not known.
+func (s *Session) Fresh(ctx context.Context) bool {
+	s.mu.Lock()
+	fresh := !s.over && time.Since(s.fresh) < freshFor
+	s.mu.Unlock()
+	return fresh || s.Live(ctx)
+}
+
 // Checks returns how many checks were made.
 func (s *Session) Checks() int64 {
 	s.mu.Lock()
@@ -108,7 +124,13 @@ func (s *Session) run() {
 		s.asking = nil
 		s.checks++
 		s.mu.Unlock()
+		begun := time.Now()
 		live := s.check()
+		if live {
+			s.mu.Lock()
+			s.fresh = begun
+			s.mu.Unlock()
+		}
 		for _, done := range asking {
 			done(live)
 		}
@@ -134,6 +156,9 @@ func (s *Session) check() bool {
 	ctx, cancel := context.WithTimeout(s.ctx, checkTimeout)
 	defer cancel()
 	live, err := s.ownership.SessionLive(ctx, s.ID)
+	if s.ctx.Err() != nil { // closed meanwhile
+		return false
+	}
 	if err != nil {
 		s.logger.Error("the session could not be checked", "session", s.ID, "err", err)
 		return false

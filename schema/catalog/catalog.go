@@ -165,27 +165,40 @@ func (tx *Tx) remove(kind schema.RecordKind, key string) {
 	tx.records = append(tx.records, schema.Record{Kind: kind, Key: key})
 }
 
-// update runs fn on the latest state and appends what it put. fn may run several times.
+// update runs fn on the latest state, appends what it put, and returns when that is in force on every node. fn may run several times.
 func (c *Catalog) update(ctx context.Context, fn func(*Tx) error) error {
+	made, err := c.change(ctx, fn)
+	if err != nil || made == 0 || c.Barrier == nil {
+		return err
+	}
+	if err := c.Barrier(ctx, made); err != nil {
+		return schema.WrapError(schema.Unknown, err, "the change was made and is not yet in force on every node")
+	}
+	return nil
+}
+
+// change is update up to this node's own replica. It returns the revision, 0 when there was nothing to change.
+func (c *Catalog) change(ctx context.Context, fn func(*Tx) error) (schema.Revision, error) {
 	c.updating.Lock()
 	defer c.updating.Unlock()
 	for range updateTries {
 		change, err := c.propose(fn)
 		if err != nil || len(change.Records) == 0 {
-			return err
+			return 0, err
 		}
 		appended, err := c.append(ctx, change)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if appended {
-			return c.finish(ctx, change)
+			c.checkpoint(ctx, change)
+			return change.Revision, c.apply(ctx, change)
 		}
 		if err := c.CatchUp(ctx); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return schema.Errorf(schema.Busy, "too many changes at the same time").Retry(time.Second)
+	return 0, schema.Errorf(schema.Busy, "too many changes at the same time").Retry(time.Second)
 }
 
 func (c *Catalog) propose(fn func(*Tx) error) (*schema.Change, error) {
@@ -217,25 +230,15 @@ func (c *Catalog) append(ctx context.Context, change *schema.Change) (bool, erro
 	return there[0].Attempt == change.Attempt, nil
 }
 
-func (c *Catalog) finish(ctx context.Context, change *schema.Change) error {
-	if err := c.apply(ctx, change); err != nil {
-		return err
+// checkpoint stores everything from time to time, as it was before a change. When that fails the log still has it, and the next one will do.
+func (c *Catalog) checkpoint(ctx context.Context, before *schema.Change) {
+	if before.Revision%checkpointEvery != 0 {
+		return
 	}
-	if change.Revision%checkpointEvery == 0 {
-		c.mu.RLock()
-		records := c.state.records()
-		c.mu.RUnlock()
-		if err := c.log.SaveCheckpoint(ctx, change.Revision, records); err != nil {
-			return nil // the log still has everything; the next checkpoint will do
-		}
-	}
-	if c.Barrier == nil {
-		return nil
-	}
-	if err := c.Barrier(ctx, change.Revision); err != nil {
-		return schema.WrapError(schema.Unknown, err, "the change was made and is not yet in force on every node")
-	}
-	return nil
+	c.mu.RLock()
+	at, records := c.state.revision, c.state.records()
+	c.mu.RUnlock()
+	_ = c.log.SaveCheckpoint(ctx, at, records)
 }
 
 func key[T ~int64](id T) string { return strconv.FormatInt(int64(id), 10) }

@@ -17,13 +17,10 @@ import (
 // tokensMax bounds the tokens of one user.
 const tokensMax = 20
 
-// Init makes a new cluster with its first administrator and returns that one's token. It returns "" when the cluster exists.
-func (c *Catalog) Init(ctx context.Context, partitions int, token string) (string, error) {
-	if partitions < 1 || partitions > schema.PartitionsMax {
-		return "", schema.Errorf(schema.Invalid, "partitions must be between 1 and %d", schema.PartitionsMax)
-	}
-	if token == "" {
-		token = NewToken()
+// Init makes a new cluster with its first administrator, whose token is given. It returns false when the cluster exists.
+func (c *Catalog) Init(ctx context.Context, cluster schema.Cluster, token string) (bool, error) {
+	if cluster.Partitions < 1 || cluster.Partitions > schema.PartitionsMax {
+		return false, schema.Errorf(schema.Invalid, "partitions must be between 1 and %d", schema.PartitionsMax)
 	}
 	made := false
 	err := c.update(ctx, func(tx *Tx) error {
@@ -31,16 +28,14 @@ func (c *Catalog) Init(ctx context.Context, partitions int, token string) (strin
 		if !made {
 			return nil
 		}
-		tx.put(schema.KindCluster, settingsKey, schema.Cluster{ID: uuid.NewString(), Partitions: partitions, Key: newKey(), CreatedAt: tx.Now})
+		cluster.ID, cluster.Key, cluster.CreatedAt = uuid.NewString(), newKey(), tx.Now
+		tx.put(schema.KindCluster, settingsKey, cluster)
 		admin := schema.User{ID: 1, Name: "admin", Roles: []string{schema.RoleAdmin}, CreatedAt: tx.Now}
 		tx.put(schema.KindUser, key(admin.ID), admin)
 		tx.putToken(admin.ID, token, time.Time{})
 		return nil
 	})
-	if err != nil || !made {
-		return "", err
-	}
-	return token, nil
+	return made && err == nil, err
 }
 
 // NewToken makes a bearer token of 256 random bits.

@@ -127,6 +127,7 @@ type Batch struct {
 	Records       []byte                 `protobuf:"bytes,3,opt,name=records,proto3" json:"records,omitempty"`
 	Ends          []uint32               `protobuf:"varint,4,rep,packed,name=ends,proto3" json:"ends,omitempty"`
 	Keys          []*Key                 `protobuf:"bytes,5,rep,name=keys,proto3" json:"keys,omitempty"`
+	RetentionMs   int64                  `protobuf:"varint,6,opt,name=retention_ms,json=retentionMs,proto3" json:"retention_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -194,6 +195,13 @@ func (x *Batch) GetKeys() []*Key {
 		return x.Keys
 	}
 	return nil
+}
+
+func (x *Batch) GetRetentionMs() int64 {
+	if x != nil {
+		return x.RetentionMs
+	}
+	return 0
 }
 
 type Key struct {
@@ -1507,13 +1515,14 @@ const file_peer_proto_rawDesc = "" +
 	"\x05Error\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12$\n" +
-	"\x0eretry_after_ms\x18\x03 \x01(\x03R\fretryAfterMs\"\x8c\x01\n" +
+	"\x0eretry_after_ms\x18\x03 \x01(\x03R\fretryAfterMs\"\xaf\x01\n" +
 	"\x05Batch\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\x03R\x05topic\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x11R\x05level\x12\x18\n" +
 	"\arecords\x18\x03 \x01(\fR\arecords\x12\x12\n" +
 	"\x04ends\x18\x04 \x03(\rR\x04ends\x12)\n" +
-	"\x04keys\x18\x05 \x03(\v2\x15.handfast.peer.v1.KeyR\x04keys\"U\n" +
+	"\x04keys\x18\x05 \x03(\v2\x15.handfast.peer.v1.KeyR\x04keys\x12!\n" +
+	"\fretention_ms\x18\x06 \x01(\x03R\vretentionMs\"U\n" +
 	"\x03Key\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12 \n" +
