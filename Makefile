@@ -28,6 +28,13 @@ test: ## everything
 bench: build ## a node beside the reference; rows in bench-results/one-node.json
 	bin/handfast bench --out bench-results/one-node.json
 
+EMULATOR := github.com/aws/aws-lambda-runtime-interface-emulator/cmd/aws-lambda-rie@v0.0.0-20261030222936-bef5c4ba774d
+
+bench-functions: build ## functions beside the AWS Runtime Interface Emulator; rows in bench-results/functions.json
+	CGO_ENABLED=0 $(GO) build -o bin/web/bootstrap ./functions/handlers/web
+	GOBIN=$(CURDIR)/bin $(GO) install $(EMULATOR)
+	bin/handfast bench functions --handler bin/web --emulator bin/aws-lambda-rie --out bench-results/functions.json
+
 bench-cluster: build ## three nodes on three Cassandra processes beside the database alone; rows in bench-results/cluster.json
 	$(GO) build -o bin/cassandra ./integration/cassandra/cmd
 	@set -e; out=$$(mktemp); bin/cassandra >$$out & pid=$$!; trap 'kill $$pid 2>/dev/null || true; wait $$pid || true; rm -f $$out' EXIT; \
@@ -37,13 +44,6 @@ bench-cluster: build ## three nodes on three Cassandra processes beside the data
 generate: ## partitions/peer/peerpb, with grpcio-tools 1.66.2 for Python (protoc 27.2), protoc-gen-go v1.36.6 and protoc-gen-go-grpc v1.5.1 in PATH
 	python3 -m grpc_tools.protoc -Ipartitions/peer --go_out=partitions/peer/peerpb --go_opt=paths=source_relative \
 		--go-grpc_out=partitions/peer/peerpb --go-grpc_opt=paths=source_relative peer.proto
-
-EMULATOR := github.com/aws/aws-lambda-runtime-interface-emulator/cmd/aws-lambda-rie@v0.0.0-20261030222936-bef5c4ba774d
-
-bench-functions: build ## functions beside the AWS Runtime Interface Emulator; rows in bench-results/functions.json
-	CGO_ENABLED=0 $(GO) build -o bin/web/bootstrap ./functions/handlers/web
-	GOBIN=$(CURDIR)/bin $(GO) install $(EMULATOR)
-	bin/handfast bench functions --handler bin/web --emulator bin/aws-lambda-rie --out bench-results/functions.json
 
 clean:
 	rm -rf bin handfast-data

@@ -37,7 +37,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(func() { store.Close() })
 	c, err := catalog.Open(t.Context(), store)
 	if err == nil {
-		_, err = c.Init(t.Context(), schema.Cluster{Partitions: 4}, catalog.NewToken())
+		_, err = c.Init(t.Context(), schema.Cluster{Partitions: 4}, "")
 	}
 	if err != nil {
 		t.Fatal(err)
