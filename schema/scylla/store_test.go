@@ -83,3 +83,5 @@ func TestRandom(t *testing.T) {
 		})
 	}
 }
+
+func TestArtifacts(t *testing.T) { storetest.RunArtifacts(t, openStore(t, config(t))) }
