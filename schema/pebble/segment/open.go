@@ -91,6 +91,13 @@ func (s *scanner) scan() (err error) {
 		return fmt.Errorf("open log file: %w", err)
 	}
 	sealed, err := s.records()
+	if err == nil && !sealed && !s.last && s.endsClean() {
+		// Only the seal is missing: nothing of this segment's lies behind its last record. What is missing of an epoch, if
+		// anything is, shows as a hole in its commits.
+		s.l.opts.Logger.Error("a log file that is followed by others has no seal; it is taken as it is", "file", s.l.files.path(s.segment), "bytes", s.at)
+		sealed = true
+		s.l.files.sealed(s.segment)
+	}
 	if err == nil && !sealed && !s.last {
 		err = fmt.Errorf("log file %s is damaged at byte %d: a record that was on stable storage cannot be read",
 			s.l.files.path(s.segment), s.at)
@@ -109,6 +116,17 @@ func (s *scanner) scan() (err error) {
 	s.l.cur = &current{id: s.segment, file: s.file, sealed: sealed}
 	s.l.files.segments[s.segment] = sealed
 	return nil
+}
+
+// endsClean tells whether the place behind the last valid record was never written in this segment's life: it is the file's end, zeros, or
+// from a former life of the file.
+func (s *scanner) endsClean() bool {
+	var hb [headerBytes]byte
+	if n, err := s.file.ReadAt(hb[:], s.at); n < headerBytes {
+		return notEOF(err) == nil
+	}
+	h, err := parseHeader(hb[:])
+	return hb == [headerBytes]byte{} || err == nil && h.segment != s.segment
 }
 
 // records reads to the seal or to the first place without a valid record.
