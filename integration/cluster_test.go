@@ -230,7 +230,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	var producers, consumers sync.WaitGroup
 	stopProducing, stopConsuming := make(chan struct{}), make(chan struct{})
 	for i := range 12 {
-		producers.Go(func() { h.produce(c.url, producer, topic, fmt.Sprintf("key%d", i), stopProducing) })
+		producers.Go(func() { h.produce(c.url, producer, topic, fmt.Sprintf("key%d", i), 100*time.Millisecond, stopProducing) })
 	}
 	for range 3 {
 		consumers.Go(func() { h.consume(c.url, consumer, topic, stopConsuming) })
@@ -238,7 +238,7 @@ func TestClusterUnderFaults(t *testing.T) {
 	twice := onceConsumer{seen: map[string]int{}}
 	consumers.Go(func() { twice.consume(c.url, once, topic, stopConsuming) })
 
-	for range 8 {
+	for range 5 {
 		time.Sleep(time.Second)
 		c.fault(r)
 	}

@@ -71,9 +71,9 @@ func (h *history) missing() (list []string) {
 	return list
 }
 
-// produce publishes numbered messages of one key until stop, each again and again with the same idempotency key until it is accepted. url says
-// which node to ask next.
-func (h *history) produce(url func() string, token string, topic int64, key string, stop <-chan struct{}) {
+// produce publishes numbered messages of one key until stop, each again and again with the same idempotency key until it is accepted, with a
+// pause after each. url says which node to ask next.
+func (h *history) produce(url func() string, token string, topic int64, key string, pause time.Duration, stop <-chan struct{}) {
 	for n := 1; ; n++ {
 		content := fmt.Sprintf("%s %d", key, n)
 		body := object{"topic_id": topic, "key": key, "message_content": content, "idempotency_key": content}
@@ -89,6 +89,7 @@ func (h *history) produce(url func() string, token string, topic int64, key stri
 			err := request(url(), token, "POST", "/publish_message", body, &got)
 			if err == nil {
 				h.accept(content, got.ID)
+				time.Sleep(pause)
 				break
 			}
 			var answer *answerError
@@ -158,7 +159,7 @@ func TestKill(t *testing.T) {
 	var producers, consumers sync.WaitGroup
 	stopProducing, stopConsuming := make(chan struct{}), make(chan struct{})
 	for i := range 16 {
-		producers.Go(func() { h.produce(url, producer, topic, fmt.Sprintf("key%d", i), stopProducing) })
+		producers.Go(func() { h.produce(url, producer, topic, fmt.Sprintf("key%d", i), 0, stopProducing) })
 	}
 	for range 4 {
 		consumers.Go(func() { h.consume(url, consumer, topic, stopConsuming) })
