@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -214,8 +213,8 @@ func (c *testCluster) user(name string) string {
 	return token
 }
 
-// TestClusterUnderFaults runs producers and consumers while nodes are killed, suspended and restarted, links between them cut, and database nodes killed, at random
-// from a seed, and then holds what was accepted against what was delivered.
+// TestClusterUnderFaults runs producers and consumers while nodes are killed, suspended and restarted, and links between them cut, at random from a
+// seed, and then holds what was accepted against what was delivered.
 func TestClusterUnderFaults(t *testing.T) {
 	c := newCluster(t, 3)
 	seed := uint64(time.Now().UnixNano())
@@ -230,7 +229,9 @@ func TestClusterUnderFaults(t *testing.T) {
 	var producers, consumers sync.WaitGroup
 	stopProducing, stopConsuming := make(chan struct{}), make(chan struct{})
 	for i := range 12 {
-		producers.Go(func() { h.produce(c.url, producer, topic, fmt.Sprintf("key%d", i), 100*time.Millisecond, stopProducing) })
+		producers.Go(func() {
+			h.produce(c.url, producer, topic, fmt.Sprintf("key%d", i), 100*time.Millisecond, stopProducing)
+		})
 	}
 	for range 3 {
 		consumers.Go(func() { h.consume(c.url, consumer, topic, stopConsuming) })
@@ -279,11 +280,7 @@ func TestClusterUnderFaults(t *testing.T) {
 func (c *testCluster) fault(r *rand.Rand) {
 	c.t.Helper()
 	m := c.members[r.IntN(len(c.members))]
-	kinds := 4
-	if c.db.Controlled() {
-		kinds = 5
-	}
-	switch kind := r.IntN(kinds); kind {
+	switch r.IntN(4) {
 	case 0:
 		c.t.Logf("kill -9 of %s", m.name)
 		m.kill()
@@ -305,18 +302,6 @@ func (c *testCluster) fault(r *rand.Rand) {
 			c.t.Errorf("exit code %d\n%s", code, m.log)
 		}
 		c.start(m)
-	case 4:
-		n := r.IntN(3)
-		c.t.Logf("kill -9 of database node %d", n)
-		if err := c.db.Kill(n); err != nil {
-			c.t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-		defer cancel()
-		if err := c.db.Restart(ctx, n); err != nil {
-			c.t.Fatal(err)
-		}
 	}
 }
 
