@@ -25,14 +25,9 @@ func (f *feed) ack(s schema.Settlement) schema.Verdict {
 func (f *feed) nack(s schema.Settlement, delay time.Duration) schema.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e, verdict := f.find(s)
-	switch {
-	case e == nil && verdict == schema.Acknowledged:
-		return schema.Stale
-	case e == nil:
+	e, verdict := f.findLeased(s)
+	if e == nil {
 		return verdict
-	case e.state != leased:
-		return schema.Stale
 	}
 	now := time.Now()
 	f.sub.d.record(f, e, schema.Nacked, schema.Result{}, 0)
@@ -45,14 +40,9 @@ func (f *feed) nack(s schema.Settlement, delay time.Duration) schema.Verdict {
 func (f *feed) extend(s schema.Settlement, d time.Duration) schema.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e, verdict := f.find(s)
-	switch {
-	case e == nil && verdict == schema.Acknowledged:
-		return schema.Stale
-	case e == nil:
+	e, verdict := f.findLeased(s)
+	if e == nil {
 		return verdict
-	case e.state != leased:
-		return schema.Stale
 	}
 	e.at = time.Now().Add(d)
 	f.setTimer(e)
@@ -71,6 +61,20 @@ func (f *feed) find(s schema.Settlement) (*entry, schema.Verdict) {
 	case e == nil, e.lease == 0, e.state == dying:
 		return nil, schema.NotDelivered
 	case s.Lease != "" && s.Lease != f.leaseName(e):
+		return nil, schema.Stale
+	}
+	return e, ""
+}
+
+// findLeased is find for what needs the message to be out: one that is settled, or that nobody holds at this moment, is Stale. f.mu is held.
+func (f *feed) findLeased(s schema.Settlement) (*entry, schema.Verdict) {
+	e, verdict := f.find(s)
+	switch {
+	case e == nil && verdict == schema.Acknowledged:
+		return nil, schema.Stale
+	case e == nil:
+		return nil, verdict
+	case e.state != leased:
 		return nil, schema.Stale
 	}
 	return e, ""

@@ -29,7 +29,6 @@ type Session struct {
 	asking []func(live bool)
 	over   bool
 	wake   chan struct{}
-	checks int64
 	fresh  time.Time // when the last check began that found the session alive
 }
 
@@ -103,13 +102,6 @@ func (s *Session) Fresh(ctx context.Context) bool {
 	return fresh || s.Live(ctx)
 }
 
-// Checks returns how many checks were made.
-func (s *Session) Checks() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.checks
-}
-
 func (s *Session) run() {
 	defer s.loop.Done()
 	defer s.finish()
@@ -122,7 +114,6 @@ func (s *Session) run() {
 		s.mu.Lock()
 		asking := s.asking
 		s.asking = nil
-		s.checks++
 		s.mu.Unlock()
 		begun := time.Now()
 		live := s.check()
