@@ -125,13 +125,12 @@ func (fl *files) next(bytes int64) (uint64, file, error) {
 }
 
 func (fl *files) make(id uint64, spare string, bytes int64) (file, error) {
-	var f file
-	var err error
 	if spare != "" {
-		f, err = fl.fs.ReuseForWrite(fl.fs.PathJoin(fl.dir, spare), fl.path(id), category)
-	} else {
-		f, err = fl.fs.OpenReadWrite(fl.path(id), category)
+		if err := fl.fs.Rename(fl.fs.PathJoin(fl.dir, spare), fl.path(id)); err != nil {
+			return nil, err
+		}
 	}
+	f, err := fl.fs.OpenReadWrite(fl.path(id), category)
 	if err != nil {
 		return nil, err
 	}

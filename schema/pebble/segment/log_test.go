@@ -2,12 +2,14 @@ package segment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -119,6 +121,59 @@ func TestReplayFromMark(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestSealAtTheEnd: a power cut between the seal of a full file and the first record of the next is like any other, however often the
+// log is opened there.
+func TestSealAtTheEnd(t *testing.T) {
+	for opens := 1; opens <= 3; opens++ {
+		fs, mark, next := sealedAtTheEnd(t)
+		for range opens - 1 {
+			l, ix := open(t, fs, mark)
+			mark = ix.saved
+			if err := l.Close(); err != nil || len(ix.seqs) != 0 {
+				t.Fatalf("replayed %v, which the index had: %v", ix.seqs, err)
+			}
+		}
+		l, ix := open(t, fs, mark)
+		mark = ix.saved
+		write(t, l, next, 2*next)
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, ix := open(t, fs, mark); !slices.Equal(ix.seqs, seqs(next, 2*next)) {
+			t.Fatalf("opened %d times: replayed %v, want %d to %d", opens, ix.seqs, next, 2*next)
+		}
+	}
+}
+
+// sealedAtTheEnd makes a log whose last file is sealed, and returns the number of the record that found no room.
+func sealedAtTheEnd(t *testing.T) (fs vfs.FS, mark Mark, next int) {
+	t.Helper()
+	full := errors.New("no file")
+	var refuse atomic.Bool
+	fs = errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if refuse.Load() && op.Kind == errorfs.OpOpen && strings.HasSuffix(op.Path, suffix) {
+			return full
+		}
+		return nil
+	}))
+	l, ix := open(t, fs, Mark{})
+	write(t, l, 1, 1)
+	refuse.Store(true)
+	for next = 2; ; next++ {
+		mark = ix.mark // the index keeps the one before a power cut
+		if err := l.Append(t.Context(), sample(next), true); errors.Is(err, full) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	refuse.Store(false)
+	return fs, mark, next
 }
 
 // TestTornTail: the log ends before the first record that is not whole, and what lay behind never comes back, even

@@ -31,7 +31,7 @@ func Open(o Options) (*Log, error) {
 		return nil, fmt.Errorf("save the log's mark: %w", err)
 	}
 	l.done, l.stop = context.WithCancel(context.Background())
-	if l.cur == nil || l.cur.sealed {
+	if l.cur == nil {
 		l.files.wantSpare()
 	}
 	l.wg.Add(2)
@@ -91,13 +91,6 @@ func (s *scanner) scan() (err error) {
 		return fmt.Errorf("open log file: %w", err)
 	}
 	sealed, err := s.records()
-	if err == nil && !sealed && !s.last && s.endsClean() {
-		// Only the seal is missing: nothing of this segment's lies behind its last record. What is missing of an epoch, if
-		// anything is, shows as a hole in its commits.
-		s.l.opts.Logger.Error("a log file that is followed by others has no seal; it is taken as it is", "file", s.l.files.path(s.segment), "bytes", s.at)
-		sealed = true
-		s.l.files.sealed(s.segment)
-	}
 	if err == nil && !sealed && !s.last {
 		err = fmt.Errorf("log file %s is damaged at byte %d: a record that was on stable storage cannot be read",
 			s.l.files.path(s.segment), s.at)
@@ -113,23 +106,14 @@ func (s *scanner) scan() (err error) {
 	if err != nil || !s.last {
 		return errors.Join(err, s.file.Close())
 	}
-	s.l.cur = &current{id: s.segment, file: s.file, sealed: sealed}
-	s.l.files.segments[s.segment] = sealed
+	// The seal of the last segment counts for nothing: it is written again before there is another one.
+	s.l.cur = &current{id: s.segment, file: s.file}
+	s.l.files.segments[s.segment] = false
 	return nil
 }
 
-// endsClean tells whether the place behind the last valid record was never written in this segment's life: it is the file's end, zeros, or
-// from a former life of the file.
-func (s *scanner) endsClean() bool {
-	var hb [headerBytes]byte
-	if n, err := s.file.ReadAt(hb[:], s.at); n < headerBytes {
-		return notEOF(err) == nil
-	}
-	h, err := parseHeader(hb[:])
-	return hb == [headerBytes]byte{} || err == nil && h.segment != s.segment
-}
-
-// records reads to the seal or to the first place without a valid record.
+// records reads to the seal or to the first place without a valid record. It stops before the seal: the log's end, and with it the
+// mark, is never behind one.
 func (s *scanner) records() (sealed bool, err error) {
 	for {
 		b, err := s.next()
@@ -142,7 +126,6 @@ func (s *scanner) records() (sealed bool, err error) {
 			return false, fmt.Errorf("write log file: %w", err)
 		}
 		if len(b) == headerBytes {
-			s.at += headerBytes
 			return true, nil
 		}
 		e, _, err := parseRecord(b)

@@ -18,7 +18,7 @@ const (
 	KindCommit Kind = 1
 	// KindMoved is a commit written again with the frames that still live, so that its old segment can be reused.
 	KindMoved Kind = 2
-	kindSeal  Kind = 3 // the last record of a segment that is full
+	kindSeal  Kind = 3 // behind the last record of a segment that is followed by another
 )
 
 const (

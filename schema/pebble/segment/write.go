@@ -11,10 +11,9 @@ const diskFull = "the disk is full: nothing was written"
 
 // current is the segment that is being written.
 type current struct {
-	id     uint64
-	file   file
-	sealed bool // full; the next record needs a new segment
-	dirty  bool // has bytes that were not synced
+	id    uint64
+	file  file
+	dirty bool // has bytes that were not synced
 }
 
 // write puts the group's records into the log, starting new segments as they fill. A record that finds no new
@@ -55,7 +54,7 @@ func refuse(ws []*waiter, err error) {
 
 // full tells whether a record of size bytes behind pending others needs a new segment. An empty segment takes any.
 func (l *Log) full(pending int64, size int) bool {
-	if l.cur == nil || l.cur.sealed {
+	if l.cur == nil {
 		return true
 	}
 	at := l.written.Offset + pending
@@ -112,18 +111,10 @@ func (l *Log) sync() error {
 // roll seals the current segment and starts the next. Refused means that there is no room for a new segment and
 // nothing is lost: a later call tries again.
 func (l *Log) roll() (refused, err error) {
-	if l.cur != nil && !l.cur.sealed {
-		var b [headerBytes]byte
-		h := header{kind: kindSeal, segment: l.cur.id, run: l.run, offset: uint32(l.written.Offset)}
-		h.put(b[:])
-		if err := l.flush(b[:]); err != nil {
+	if l.cur != nil {
+		if err := l.seal(); err != nil {
 			return nil, err
 		}
-		if err := l.sync(); err != nil {
-			return nil, err
-		}
-		l.cur.sealed = true
-		l.files.sealed(l.cur.id)
 	}
 	id, f, err := l.files.next(l.opts.Bytes)
 	if err != nil {
@@ -131,11 +122,26 @@ func (l *Log) roll() (refused, err error) {
 	}
 	if l.cur != nil {
 		_ = l.cur.file.Close()
+		l.files.sealed(l.cur.id)
 	}
 	l.cur = &current{id: id, file: f}
 	l.written = Position{Segment: id}
 	l.synced = l.written
 	return nil, nil
+}
+
+// seal marks the current segment as full, for whoever finds another one behind it. The log's end stays before the seal: without
+// another segment it is nothing, and is written over.
+func (l *Log) seal() error {
+	var b [headerBytes]byte
+	end := l.written
+	h := header{kind: kindSeal, segment: l.cur.id, run: l.run, offset: uint32(end.Offset)}
+	h.put(b[:])
+	if err := l.flush(b[:]); err != nil {
+		return err
+	}
+	l.written = end
+	return l.sync()
 }
 
 func newSegmentError(err error) error {
