@@ -2,6 +2,7 @@ package scylla
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -227,6 +228,29 @@ func TestIdempotentIsSentAgain(t *testing.T) {
 	err := s.try(t.Context(), schema.Unknown, "write", func(d *db) error { return d.query(t.Context(), "INSERT INTO k.t (a) VALUES (1)").Exec() })
 	if err != nil || m.executes.Load() != 3 {
 		t.Errorf("error %v after %d sends, want success after 3", err, m.executes.Load())
+	}
+}
+
+// TestCanceledByTheDriver: the caller's own context alone ends a try.
+func TestCanceledByTheDriver(t *testing.T) {
+	s := newMock(t, func(int64) (byte, []byte) { return done() }).store(t)
+	tries := 0
+	canceled := func(last int) func(*db) error {
+		return func(*db) error {
+			if tries++; tries < last {
+				return context.Canceled
+			}
+			return nil
+		}
+	}
+	if err := s.try(t.Context(), schema.Unavailable, "read", canceled(3)); err != nil || tries != 3 {
+		t.Errorf("error %v after %d tries, want success after 3", err, tries)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	tries = 0
+	if err := s.try(gone, schema.Unavailable, "read", canceled(3)); err == nil || tries != 1 {
+		t.Errorf("error %v after %d tries, want one after 1", err, tries)
 	}
 }
 

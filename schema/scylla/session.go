@@ -81,10 +81,10 @@ func (d *db) cas(ctx context.Context, stmt string, args ...any) (bool, error) {
 	return applied, nil
 }
 
-// again tells whether a later try may succeed.
+// again tells whether a later try may succeed. The driver's context.Canceled says nothing about the caller's context: it is also what
+// a statement gets that was being prepared on a connection that is given up.
 func again(err error) bool {
-	var told *schema.Error
-	if errors.As(err, &told) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if told := (*schema.Error)(nil); errors.As(err, &told) {
 		return false
 	}
 	var e gocql.RequestError
