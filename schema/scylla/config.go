@@ -46,7 +46,7 @@ type Config struct {
 	// Timeout of one request: above the server's own (5 s for reads, 2 s for writes), whose errors say more; 0 = 6 s.
 	Timeout time.Duration
 	// SpeculateAfter is when a request that may be sent twice is sent to another node as well, which is how a node that
-	// hangs is passed by; 0 = 1 s.
+	// hangs is passed by; 0 = 300 ms.
 	SpeculateAfter time.Duration
 	// RetryTime bounds how long what may be sent again is tried within one call; 0 = 10 s.
 	RetryTime time.Duration
@@ -71,7 +71,7 @@ func (c Config) complete() (Config, error) {
 		return c, schema.Errorf(schema.Invalid, "replication factor, timeout and retry time must not be negative")
 	}
 	c.Port, c.Scope, c.ReplicationFactor = or(c.Port, 9042), or(c.Scope, Local), or(c.ReplicationFactor, 3)
-	c.Timeout, c.SpeculateAfter = or(c.Timeout, 6*time.Second), or(c.SpeculateAfter, time.Second)
+	c.Timeout, c.SpeculateAfter = or(c.Timeout, 6*time.Second), or(c.SpeculateAfter, 300*time.Millisecond)
 	c.RetryTime, c.ReconnectInterval = or(c.RetryTime, 10*time.Second), or(c.ReconnectInterval, 2*time.Second)
 	c.Logger = or(c.Logger, slog.Default())
 	return c, nil

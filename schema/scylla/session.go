@@ -65,8 +65,14 @@ func (d *db) query(ctx context.Context, stmt string, args ...any) *gocqlx.Queryx
 	return q
 }
 
+// casTime bounds one lightweight transaction: the servers' own limits are 1.8 s and 2 s, and it cannot be sent to a second node when
+// the first one hangs.
+const casTime = 2500 * time.Millisecond
+
 // cas runs a lightweight transaction, once. With an error its outcome is unknown.
 func (d *db) cas(ctx context.Context, stmt string, args ...any) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, casTime)
+	defer cancel()
 	// The columns of the answer depend on the outcome, so they are not those that the statement was prepared with.
 	iter := d.Session.Session.Query(stmt, args...).WithContext(ctx).NoSkipMetadata().Iter()
 	row := map[string]any{}
