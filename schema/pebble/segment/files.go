@@ -35,7 +35,7 @@ type files struct {
 	dir    string
 	bytes  int64
 	logger *slog.Logger
-	want   chan struct{} // cap 1: a spare is wanted
+	want   chan blocks // cap 1
 
 	mu       sync.Mutex
 	segments map[uint64]bool // true = sealed
@@ -44,6 +44,16 @@ type files struct {
 	handles  map[uint64]*handle
 	uses     int64
 }
+
+// blocks says how the blocks of a new file are made.
+type blocks bool
+
+const (
+	// reserved blocks cost nothing now, and each first write of one its share of the file system's journal.
+	reserved blocks = false
+	// zeroed blocks were written once, which halves the bandwidth for the time being, and makes small syncs twice as fast afterwards.
+	zeroed blocks = true
+)
 
 // handle is a read handle that is closed when nobody uses it any more.
 type handle struct {
@@ -63,7 +73,7 @@ func openFiles(o Options) (*files, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list log directory: %w", err)
 	}
-	fl := &files{fs: o.FS, dir: o.Dir, bytes: o.Bytes, logger: o.Logger, want: make(chan struct{}, 1),
+	fl := &files{fs: o.FS, dir: o.Dir, bytes: o.Bytes, logger: o.Logger, want: make(chan blocks, 1),
 		segments: map[uint64]bool{}, handles: map[uint64]*handle{}, nextID: max(1, o.Mark.Indexed.Segment+1)}
 	for _, n := range names {
 		var id uint64
@@ -135,10 +145,7 @@ func (fl *files) make(id uint64, spare string, bytes int64) (file, error) {
 		return nil, err
 	}
 	if spare == "" {
-		err = f.Preallocate(0, bytes)
-		if err != nil && !errors.Is(err, syscall.ENOSPC) {
-			err = nil // not every file system can
-		}
+		err = reserve(f, bytes)
 	}
 	if err == nil {
 		err = syncDir(fl.fs, fl.dir)
@@ -159,16 +166,15 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func (fl *files) wantSpare() {
+func (fl *files) wantSpare(how blocks) {
 	select {
-	case fl.want <- struct{}{}:
+	case fl.want <- how:
 	default:
 	}
 }
 
-// makeSpare writes a file of zeros when there is no spare: blocks that were written once take the next write faster
-// than blocks that were only reserved.
-func (fl *files) makeSpare(ctx context.Context) error {
+// makeSpare makes a file for the next segment when there is none.
+func (fl *files) makeSpare(ctx context.Context, how blocks) error {
 	fl.mu.Lock()
 	have := len(fl.spares) > 0
 	name := fmt.Sprintf("%s%016x", sparePre, fl.nextID)
@@ -177,7 +183,16 @@ func (fl *files) makeSpare(ctx context.Context) error {
 		return nil
 	}
 	path := fl.fs.PathJoin(fl.dir, name)
-	if err := fl.writeZeros(ctx, path); err != nil {
+	f, err := fl.fs.Create(path, category)
+	if err != nil {
+		return err
+	}
+	if how == zeroed {
+		err = fl.writeZeros(ctx, f)
+	} else {
+		err = reserve(f, fl.bytes)
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		_ = fl.fs.Remove(path)
 		return err
 	}
@@ -187,11 +202,15 @@ func (fl *files) makeSpare(ctx context.Context) error {
 	return nil
 }
 
-func (fl *files) writeZeros(ctx context.Context, path string) error {
-	f, err := fl.fs.Create(path, category)
-	if err != nil {
+// reserve takes room for a file where the file system can. A full disk alone is an error.
+func reserve(f file, bytes int64) error {
+	if err := f.Preallocate(0, bytes); errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
+	return nil
+}
+
+func (fl *files) writeZeros(ctx context.Context, f file) (err error) {
 	zeros := make([]byte, min(zeroBytes, fl.bytes))
 	for at := int64(0); at < fl.bytes && err == nil; at += int64(len(zeros)) {
 		// Syncing each piece keeps the sync of a waiting commit from finding it all in the disk's queue.
@@ -202,7 +221,7 @@ func (fl *files) writeZeros(ctx context.Context, path string) error {
 			err = f.SyncData()
 		}
 	}
-	return errors.Join(err, f.Sync(), f.Close())
+	return err
 }
 
 // recycle makes a dead segment a spare, or removes it when there are enough.

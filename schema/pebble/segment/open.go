@@ -32,7 +32,7 @@ func Open(o Options) (*Log, error) {
 	}
 	l.done, l.stop = context.WithCancel(context.Background())
 	if l.cur == nil {
-		l.files.wantSpare()
+		l.files.wantSpare(zeroed)
 	}
 	l.wg.Add(2)
 	go l.syncLate()
@@ -222,12 +222,14 @@ func (l *Log) syncLate() {
 func (l *Log) keepSpare() {
 	defer l.wg.Done()
 	for {
+		var err error
 		select {
 		case <-l.done.Done():
 			return
-		case <-l.files.want:
+		case how := <-l.files.want:
+			err = l.files.makeSpare(l.done, how)
 		}
-		if err := l.files.makeSpare(l.done); err != nil && l.done.Err() == nil {
+		if err != nil && l.done.Err() == nil {
 			l.opts.Logger.Warn("no spare log file", "error", err)
 		}
 	}

@@ -9,11 +9,15 @@ import (
 
 const diskFull = "the disk is full: nothing was written"
 
+// zeroBelow: where a sync takes more bytes than this, zeroing costs more than it gives.
+const zeroBelow = 128 << 10
+
 // current is the segment that is being written.
 type current struct {
 	id    uint64
 	file  file
 	dirty bool // has bytes that were not synced
+	syncs int64
 }
 
 // write puts the group's records into the log, starting new segments as they fill. A record that finds no new
@@ -87,9 +91,14 @@ func (l *Log) flush(b []byte) error {
 	l.cur.dirty = true
 	l.written.Offset += int64(len(b))
 	if l.written.Offset > l.opts.Bytes/2 {
-		l.files.wantSpare()
+		l.files.wantSpare(l.nextBlocks())
 	}
 	return nil
+}
+
+// nextBlocks tells what kind of next file serves such writes as come now.
+func (l *Log) nextBlocks() blocks {
+	return blocks(l.written.Offset < l.cur.syncs*zeroBelow)
 }
 
 // sync forces the current segment to disk. A failed sync is never tried again: the kernel may have dropped the
@@ -100,6 +109,7 @@ func (l *Log) sync() error {
 		return nil
 	}
 	l.syncs.Add(1)
+	l.cur.syncs++
 	if err := l.cur.file.SyncData(); err != nil {
 		return schema.WrapError(schema.Internal, err, "the log cannot be synced; it is closed until it is opened anew")
 	}
