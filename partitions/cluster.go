@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/handfast-mq/handfast/partitions/owner"
 	"github.com/handfast-mq/handfast/partitions/peer"
 	"github.com/handfast-mq/handfast/partitions/session"
@@ -162,7 +160,7 @@ func (s *Service) claim(p schema.PartitionID) {
 			return
 		}
 	}
-	if err := s.open(ctx, p); err != nil && schema.KindOf(err) != schema.Conflict {
+	if err := s.open(ctx, row); err != nil && schema.KindOf(err) != schema.Conflict {
 		s.logger.Warn("a partition could not be taken over", "partition", p, "err", err)
 	}
 }
@@ -177,7 +175,7 @@ func (s *Service) handOver(p schema.PartitionID, to schema.NodeID) {
 	defer cancel()
 	o.Drain(ctx)
 	s.drop(o)
-	if err := owner.Release(ctx, s.cfg.Store, s.cfg.Store, p, s.now().id, uuid.NewString()); err != nil {
+	if err := o.Release(ctx); err != nil {
 		s.logger.Warn("a partition could not be released", "partition", p, "err", err)
 		return
 	}
@@ -214,7 +212,7 @@ func (s *Service) leave(ctx context.Context) {
 	for _, o := range s.local.all() { // nobody is left to take them
 		o.Drain(ctx)
 		s.drop(o)
-		if err := owner.Release(ctx, s.cfg.Store, s.cfg.Store, o.Partition(), s.now().id, uuid.NewString()); err != nil {
+		if err := o.Release(ctx); err != nil {
 			s.logger.Warn("a partition could not be released", "partition", o.Partition(), "err", err)
 		}
 	}

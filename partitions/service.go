@@ -196,7 +196,7 @@ func (s *Service) openAll(ctx context.Context) error {
 		opening.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			if err := s.open(ctx, schema.PartitionID(p)); err != nil {
+			if err := s.openNow(ctx, schema.PartitionID(p)); err != nil {
 				failed <- fmt.Errorf("open partition %d: %w", p, err)
 			}
 		})
@@ -210,11 +210,20 @@ func (s *Service) openAll(ctx context.Context) error {
 	}
 }
 
-// open takes one partition over and serves it until the owner ends.
-func (s *Service) open(ctx context.Context, p schema.PartitionID) error {
-	t := s.now()
+// openNow takes one partition over as its row is now.
+func (s *Service) openNow(ctx context.Context, p schema.PartitionID) error {
+	row, err := s.cfg.Store.Partition(ctx, p)
+	if err != nil {
+		return fmt.Errorf("read partition row: %w", err)
+	}
+	return s.open(ctx, row)
+}
+
+// open takes one partition over, whose row was just read, and serves it until the owner ends.
+func (s *Service) open(ctx context.Context, row schema.Partition) error {
+	t, p := s.now(), row.ID
 	o, err := owner.Open(ctx, owner.Config{
-		Partition: p, Log: s.cfg.Store, Ownership: s.cfg.Store, Session: t.id, Verifier: t.verifier,
+		Row: row, Log: s.cfg.Store, Ownership: s.cfg.Store, Session: t.id, Verifier: t.verifier,
 		Committed: s.local.dispatcher.Committed, TailBytes: max(tailBytesTotal/s.total, 256<<10), Logger: s.logger, Metrics: s.owners,
 	})
 	if err != nil {
@@ -245,7 +254,7 @@ func (s *Service) keep(o *owner.Owner) {
 	}
 	p := o.Partition()
 	for pause := 100 * time.Millisecond; s.ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
-		err := s.open(s.ctx, p)
+		err := s.openNow(s.ctx, p)
 		if err == nil {
 			s.logger.Info("the partition is served again under a new epoch", "partition", p)
 			return

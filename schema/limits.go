@@ -55,7 +55,7 @@ const (
 	LabelsMax = 32
 	// ResponseBytesMax bounds what is read and stored of a subscriber's answer.
 	ResponseBytesMax = 16 << 10
-	// IdempotencyWindow is how long an idempotency key is remembered.
+	// IdempotencyWindow is how long an idempotency key is remembered; by a partition's next owner, as long as retention kept its message.
 	IdempotencyWindow = 10 * time.Minute
 	// FilterBytesMax bounds a subscription's filter.
 	FilterBytesMax = 8 << 10

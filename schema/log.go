@@ -73,6 +73,10 @@ type Log interface {
 	// frames' blobs left out.
 	Commits(ctx context.Context, p PartitionID, e Epoch, first Seq, limit int) ([]Commit, error)
 
+	// Kept returns, in order, what is left of the commits first..last of a sealed epoch that ends at last or later, without blobs.
+	// Retention leaves holes.
+	Kept(ctx context.Context, p PartitionID, e Epoch, first, last Seq) ([]Commit, error)
+
 	// Rewrite makes the commits first..last of an epoch durable on a quorum once more, byte for byte. A successor
 	// calls it before it seals the epoch. Embedded stores have nothing to do.
 	Rewrite(ctx context.Context, p PartitionID, e Epoch, first, last Seq) error

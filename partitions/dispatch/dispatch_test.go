@@ -68,8 +68,11 @@ func (b *bed) open() {
 			return nil
 		},
 	})
-	var err error
-	b.owner, err = owner.Open(ctx, owner.Config{Partition: testPartition, Log: b.store, Ownership: b.store, Session: b.me, Verifier: session.Standing{},
+	row, err := b.store.Partition(ctx, testPartition)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.owner, err = owner.Open(ctx, owner.Config{Row: row, Log: b.store, Ownership: b.store, Session: b.me, Verifier: session.Standing{},
 		Committed: b.d.Committed, Logger: slog.New(slog.DiscardHandler), Metrics: owner.NewMetrics(registry)})
 	if err != nil {
 		b.t.Fatal(err)

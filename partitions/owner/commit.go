@@ -30,7 +30,7 @@ func (o *Owner) commit(batches []*pending) {
 	if err := o.reserve(schema.Offset(messages)); err != nil {
 		o.fail(err)
 		for _, p := range batches {
-			p.finish(notOwner(o.cfg.Partition))
+			p.finish(notOwner(o.partition))
 		}
 		return
 	}
@@ -43,7 +43,7 @@ func (o *Owner) commit(batches []*pending) {
 	if o.err != nil {
 		o.mu.Unlock()
 		for _, p := range batches {
-			p.finish(notOwner(o.cfg.Partition))
+			p.finish(notOwner(o.partition))
 		}
 		return
 	}
@@ -65,7 +65,7 @@ func (o *Owner) form(batches []*pending) *commit {
 		o.time = now
 	}
 	c := &commit{begun: time.Now(), first: o.next, level: schema.AckOne}
-	c.Partition, c.Epoch, c.Seq, c.Time = o.cfg.Partition, o.epoch.Epoch, o.seq+1, o.time
+	c.Partition, c.Epoch, c.Seq, c.Time = o.partition, o.epoch.Epoch, o.seq+1, o.time
 	for first := 0; first < len(batches); {
 		last, size := first, 0
 		for last < len(batches) && batches[last].batch.Topic == batches[first].batch.Topic {
@@ -94,7 +94,7 @@ func (o *Owner) formFrame(c *commit, batches []*pending, size int) schema.Frame 
 		if len(p.batch.Keys) == 0 {
 			blob = append(blob, p.batch.Records...)
 			for i := range p.results {
-				p.results[i].ID = schema.NewMessageID(o.cfg.Partition, o.next)
+				p.results[i].ID = schema.NewMessageID(o.partition, o.next)
 				o.next++
 			}
 			p.until = c.Seq
@@ -119,7 +119,7 @@ func (o *Owner) formKeyed(c *commit, p *pending, blob []byte) []byte {
 				continue
 			}
 		}
-		p.results[i].ID = schema.NewMessageID(o.cfg.Partition, o.next)
+		p.results[i].ID = schema.NewMessageID(o.partition, o.next)
 		p.until = c.Seq
 		blob = append(blob, p.batch.record(i)...)
 		if key != nil {
@@ -142,7 +142,7 @@ func (o *Owner) answerSeen(p *pending, i int, key *Key) bool {
 	case s.fingerprint != key.Fingerprint:
 		p.results[i].Err = schema.Errorf(schema.Mismatch, "this idempotency key came before with another message")
 	default:
-		p.results[i] = schema.Published{ID: schema.NewMessageID(o.cfg.Partition, s.offset), Duplicate: true}
+		p.results[i] = schema.Published{ID: schema.NewMessageID(o.partition, s.offset), Duplicate: true}
 		p.until = max(p.until, s.seq)
 	}
 	return true
@@ -156,7 +156,7 @@ func (o *Owner) attach(batches []*pending) {
 		i := slices.IndexFunc(o.inFlight, func(c *commit) bool { return c.Seq >= p.until })
 		switch {
 		case o.err != nil:
-			p.finish(notOwner(o.cfg.Partition))
+			p.finish(notOwner(o.partition))
 		case p.until <= o.pipeline.Acked() || i < 0:
 			p.finish(nil)
 		default:

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/handfast-mq/handfast/schema"
 )
@@ -21,11 +21,11 @@ func Open(ctx context.Context, cfg Config) (*Owner, error) {
 	if cfg.WriteTimeout == 0 {
 		cfg.WriteTimeout = 10 * time.Second
 	}
-	row, err := Takeover(ctx, cfg.Ownership, cfg.Log, cfg.Partition, cfg.Session, uuid.NewString())
+	row, err := Takeover(ctx, cfg.Ownership, cfg.Log, cfg.Row, cfg.Session, uuid.NewString())
 	if err != nil {
 		return nil, err
 	}
-	o := &Owner{cfg: cfg, row: row, window: newWindow()}
+	o := &Owner{cfg: cfg, partition: row.ID, row: row, window: newWindow()}
 	o.epoch, _ = row.Open()
 	o.next, o.reserved = o.epoch.Start, row.Reserved
 	o.committed.Store(int64(o.epoch.Start))
@@ -41,70 +41,65 @@ func Open(ctx context.Context, cfg Config) (*Owner, error) {
 	return o, nil
 }
 
+const (
+	windowPage  = 1000 // commits of one read of the window
+	windowPages = 8    // reads side by side
+)
+
 // rebuildWindow loads the idempotency keys of the epochs that reach into the window, and the time of the last message.
 func (o *Owner) rebuildWindow(ctx context.Context, since time.Time) error {
+	var keyed []schema.Commit // newest first
 	sealed := o.row.Epochs[:len(o.row.Epochs)-1]
-	first := len(sealed)
-	for first > 0 {
-		e := sealed[first-1]
-		first--
-		if e.LastSeq == 0 {
-			continue
-		}
-		c, ok, err := o.commitAt(ctx, e.Epoch, e.LastSeq)
+	for i := len(sealed) - 1; i >= 0; i-- {
+		older, err := o.readWindow(ctx, sealed[i], since, &keyed)
 		if err != nil {
-			return err
+			return fmt.Errorf("read idempotency keys: %w", err)
 		}
-		if !ok || c.Time.Before(since) {
-			o.time = c.Time
+		if older {
 			break
 		}
 	}
-	for _, e := range sealed[first:] {
-		if err := o.loadWindow(ctx, e, since); err != nil {
+	for _, c := range slices.Backward(keyed) {
+		if err := o.window.load(&c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *Owner) loadWindow(ctx context.Context, e schema.EpochRow, since time.Time) error {
-	var failed error
-	skip := sort.Search(int(e.LastSeq), func(i int) bool {
-		c, ok, err := o.commitAt(ctx, e.Epoch, schema.Seq(i+1))
-		if err != nil {
-			failed = err
-		}
-		return ok && !c.Time.Before(since)
-	})
-	for from := schema.Seq(skip + 1); failed == nil && from <= e.LastSeq; {
-		commits, err := o.cfg.Log.Commits(ctx, o.cfg.Partition, e.Epoch, from, 1000)
-		if err != nil {
-			return fmt.Errorf("read idempotency keys: %w", err)
-		}
-		if len(commits) == 0 {
-			break
-		}
-		for i := range commits {
-			if commits[i].Seq > e.LastSeq {
+// readWindow appends the commits of an epoch that have keys, newest first, and tells whether the epoch begins before the window.
+func (o *Owner) readWindow(ctx context.Context, e schema.EpochRow, since time.Time, keyed *[]schema.Commit) (older bool, err error) {
+	for last := e.LastSeq; last > 0; last -= windowPages * windowPage {
+		var pages [windowPages][]schema.Commit
+		g, ctx := errgroup.WithContext(ctx)
+		for i := range pages {
+			end := last - schema.Seq(i*windowPage)
+			if end < 1 {
 				break
 			}
-			if err := o.window.load(&commits[i]); err != nil {
+			g.Go(func() (err error) {
+				pages[i], err = o.cfg.Log.Kept(ctx, o.partition, e.Epoch, max(1, end-windowPage+1), end)
 				return err
-			}
-			o.time = commits[i].Time
+			})
 		}
-		from = commits[len(commits)-1].Seq + 1
+		if err := g.Wait(); err != nil {
+			return false, err
+		}
+		for _, page := range pages {
+			for _, c := range slices.Backward(page) {
+				if c.Time.After(o.time) {
+					o.time = c.Time
+				}
+				if c.Time.Before(since) {
+					return true, nil
+				}
+				if len(c.Keys) > 0 {
+					*keyed = append(*keyed, c)
+				}
+			}
+		}
 	}
-	return failed
-}
-
-func (o *Owner) commitAt(ctx context.Context, e schema.Epoch, s schema.Seq) (schema.Commit, bool, error) {
-	commits, err := o.cfg.Log.Commits(ctx, o.cfg.Partition, e, s, 1)
-	if err != nil || len(commits) == 0 {
-		return schema.Commit{}, false, err
-	}
-	return commits[0], true, nil
+	return false, nil
 }
 
 // Checkpoint notes in the partition row how far the epoch is committed, and returns that offset. Retention may forget what lies before it.
@@ -123,6 +118,27 @@ func (o *Owner) Checkpoint(ctx context.Context) (schema.Offset, error) {
 		row.Epochs[len(row.Epochs)-1].End, row.Epochs[len(row.Epochs)-1].LastSeq = end, seq
 	})
 	return end, err
+}
+
+// Release seals the epoch of an owner that was drained and closed, so that the next one need not fence it. It is the owner itself that
+// knows where its epoch ends; only when it could not be drained is the log read.
+func (o *Owner) Release(ctx context.Context) error {
+	o.rowing.Lock()
+	defer o.rowing.Unlock()
+	o.mu.Lock()
+	sealed, drained := o.row.Epochs[len(o.row.Epochs)-1], o.drained
+	o.mu.Unlock()
+	if drained {
+		sealed.Sealed, sealed.End, sealed.LastSeq = true, o.Committed(), o.pipeline.Acked()
+	} else if settled, err := settle(ctx, o.cfg.Log, o.partition, sealed); err != nil {
+		return err
+	} else {
+		sealed = settled
+	}
+	return o.changeRow(ctx, func(row *schema.Partition) {
+		row.Epochs = slices.Clone(row.Epochs)
+		row.Epochs[len(row.Epochs)-1] = sealed
+	})
 }
 
 // changeRow replaces the partition row, on which this owner alone writes while its epoch is open. o.rowing is held.
@@ -148,7 +164,7 @@ func (o *Owner) reserve(n schema.Offset) error {
 		return nil
 	}
 	if o.next+n > schema.OffsetMax {
-		return schema.Errorf(schema.Unavailable, "partition %d has used up its offsets", o.cfg.Partition)
+		return schema.Errorf(schema.Unavailable, "partition %d has used up its offsets", o.partition)
 	}
 	ctx, cancel := context.WithTimeout(o.ctx, o.cfg.WriteTimeout)
 	defer cancel()

@@ -37,7 +37,7 @@ type Verifier interface {
 
 // Config is what an owner works with.
 type Config struct {
-	Partition schema.PartitionID
+	Row       schema.Partition // of the partition to take over, as it was just read
 	Log       schema.Log
 	Ownership schema.Ownership
 	Session   schema.SessionID
@@ -53,10 +53,11 @@ type Config struct {
 // Owner is one node's ownership of one partition for one epoch. It ends by itself when a commit cannot be written in
 // time or when the session is fenced; Done tells.
 type Owner struct {
-	cfg   Config
-	ctx   context.Context
-	end   context.CancelFunc
-	loops sync.WaitGroup
+	cfg       Config
+	partition schema.PartitionID
+	ctx       context.Context
+	end       context.CancelFunc
+	loops     sync.WaitGroup
 
 	epoch schema.EpochRow
 
@@ -74,6 +75,7 @@ type Owner struct {
 	took     time.Duration // by the last commit
 	came     int           // batches in it
 	draining bool
+	drained  bool  // every batch that was taken is answered
 	err      error // why the owner ended; nil while it serves
 
 	committed atomic.Int64 // offset after the last acknowledged message
@@ -101,7 +103,7 @@ func (p *pending) finish(err error) {
 }
 
 // Partition returns the slot that this owner holds.
-func (o *Owner) Partition() schema.PartitionID { return o.cfg.Partition }
+func (o *Owner) Partition() schema.PartitionID { return o.partition }
 
 // Epoch returns the epoch that this owner opened.
 func (o *Owner) Epoch() schema.Epoch { return o.epoch.Epoch }
@@ -165,7 +167,7 @@ func (o *Owner) enqueue(waiting []*pending) error {
 	defer o.mu.Unlock()
 	switch {
 	case o.err != nil || o.draining:
-		return notOwner(o.cfg.Partition)
+		return notOwner(o.partition)
 	case o.queued+bytes > queueBytesMax || len(o.queue)+len(waiting) > queueBatchesMax:
 		o.cfg.Metrics.queueFull.Inc()
 		return schema.Errorf(schema.Busy, "the partition's queue is full").Retry(time.Second)
@@ -272,7 +274,7 @@ func (o *Owner) Read(ctx context.Context, t schema.TopicID, from schema.Offset, 
 	if from >= to {
 		return frames, after(frames, max(from, committed)), nil
 	}
-	frames, err = o.cfg.Log.Frames(ctx, t, o.cfg.Partition, from, to, bytesMax)
+	frames, err = o.cfg.Log.Frames(ctx, t, o.partition, from, to, bytesMax)
 	if err != nil {
 		return nil, from, err
 	}
@@ -294,7 +296,7 @@ func (o *Owner) Message(ctx context.Context, at schema.Offset) (m schema.Message
 	if at >= o.Committed() || !Committed(epochs, at) {
 		return m, false, nil
 	}
-	f, ok, err := o.cfg.Log.Locate(ctx, o.cfg.Partition, at)
+	f, ok, err := o.cfg.Log.Locate(ctx, o.partition, at)
 	if err != nil || !ok {
 		return m, false, err
 	}
@@ -303,7 +305,7 @@ func (o *Owner) Message(ctx context.Context, at schema.Offset) (m schema.Message
 	}
 	r := frame.Read(&f)
 	r.Skip(at)
-	return m, r.Next(o.cfg.Partition, &m), r.Err()
+	return m, r.Next(o.partition, &m), r.Err()
 }
 
 func after(frames []schema.Frame, none schema.Offset) schema.Offset {
@@ -344,7 +346,8 @@ func (o *Owner) Drain(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		o.mu.Lock()
-		idle := len(o.queue) == 0 && len(o.inFlight) == 0 || o.err != nil
+		o.drained = len(o.queue) == 0 && len(o.inFlight) == 0 && o.err == nil
+		idle := o.drained || o.err != nil
 		o.mu.Unlock()
 		if idle {
 			return
@@ -359,7 +362,7 @@ func (o *Owner) Drain(ctx context.Context) {
 
 // Close ends the ownership without sealing it and waits for everything that the owner started.
 func (o *Owner) Close() {
-	o.fail(notOwner(o.cfg.Partition))
+	o.fail(notOwner(o.partition))
 	o.loops.Wait()
 }
 
@@ -377,7 +380,7 @@ func (o *Owner) fail(reason error) {
 	o.mu.Unlock()
 	o.end()
 	for _, p := range queue {
-		p.finish(notOwner(o.cfg.Partition))
+		p.finish(notOwner(o.partition))
 	}
 	unknown := unconfirmed(reason)
 	for _, c := range flying {

@@ -49,7 +49,11 @@ func open(t *testing.T, store schema.Store, me schema.SessionID, change func(*Co
 
 func reopen(t *testing.T, store schema.Store, me schema.SessionID, change func(*Config)) *Owner {
 	t.Helper()
-	cfg := Config{Partition: 1, Log: store, Ownership: store, Session: me, Verifier: standing{}, Committed: func(schema.PartitionID, schema.TopicID) {},
+	row, err := store.Partition(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Row: row, Log: store, Ownership: store, Session: me, Verifier: standing{}, Committed: func(schema.PartitionID, schema.TopicID) {},
 		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())}
 	if change != nil {
 		change(&cfg)
@@ -142,6 +146,41 @@ func TestIdempotency(t *testing.T) {
 	}
 	if got := contents(t, successor, 7); !slices.Equal(got, []string{"x", "y"}) {
 		t.Fatal(got)
+	}
+}
+
+// TestIdempotencyOverHoles: retention that took commits away between them does not hide the keys of others from a successor, however
+// many commits and epochs there are.
+func TestIdempotencyOverHoles(t *testing.T) {
+	store := storetest.NewMemory()
+	var ids []schema.MessageID
+	o := open(t, store, "a", nil)
+	keep := func(n int) {
+		for range n {
+			ids = append(ids, publish(t, o, batch(7, fmt.Sprint("key", len(ids)), "kept"))[0].ID)
+			publish(t, o, batch(8, "", "goes"))
+		}
+	}
+	keep(windowPage)
+	o.Close()
+	o = open(t, store, "b", nil)
+	keep(windowPages * windowPage / 2 * 5 / 4) // more than one round of reads
+	upTo, err := o.Checkpoint(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more := true; more; {
+		if _, more, err = store.Retain(ctx, 8, 1, time.Now().Add(time.Hour), 0, upTo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Close()
+	successor := open(t, store, "c", nil)
+	defer successor.Close()
+	for i, id := range ids {
+		if again := publish(t, successor, batch(7, fmt.Sprint("key", i), "kept"))[0]; !again.Duplicate || again.ID != id {
+			t.Fatalf("key %d of %d: %+v, want a duplicate of %d", i, len(ids), again, id)
+		}
 	}
 }
 
@@ -351,7 +390,7 @@ func TestDrainAndRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.Close()
-	if err := Release(ctx, store, store, 1, "a", "attempt"); err != nil {
+	if err := o.Release(ctx); err != nil {
 		t.Fatal(err)
 	}
 	row, err := store.Partition(ctx, 1)

@@ -305,6 +305,10 @@ func (s simStore) Commits(_ context.Context, _ schema.PartitionID, e schema.Epoc
 	return list, nil
 }
 
+func (s simStore) Kept(context.Context, schema.PartitionID, schema.Epoch, schema.Seq, schema.Seq) ([]schema.Commit, error) {
+	return nil, errors.New("nobody looks for keys here")
+}
+
 func (s simStore) Rewrite(_ context.Context, _ schema.PartitionID, e schema.Epoch, first, last schema.Seq) error {
 	seen := s.commits(e)
 	for seq := first; seq <= last; seq++ {
@@ -494,7 +498,10 @@ func simulate(seed uint64, weak weakness) (faults []string, acked, sealed int) {
 func (n *node) takeOver() {
 	for try := range 5 {
 		store := simStore{n: n}
-		row, err := Takeover(context.Background(), store, store, 1, n.session, fmt.Sprintf("%s-%d", n.session, try))
+		row, err := store.Partition(context.Background(), 1)
+		if err == nil {
+			row, err = Takeover(context.Background(), store, store, row, n.session, fmt.Sprintf("%s-%d", n.session, try))
+		}
 		if err == nil {
 			n.own(row)
 			return

@@ -17,17 +17,13 @@ const (
 	epochsMax = 128
 )
 
-// Takeover makes a session the owner of a partition: it fences the session that had it, settles what that one left, seals
+// Takeover makes a session the owner of a partition, whose row was just read: it fences the session that had it, settles what that one left, seals
 // its epoch and opens a new one. It is straight-line code over two store contracts, without clocks or goroutines, so that
 // the simulation runs this very code. It returns the row that it wrote, whose last epoch is the new one.
 //
 // When it fails, nothing is lost and anybody may try again. A Conflict means that somebody else was faster.
-func Takeover(ctx context.Context, own schema.Ownership, log schema.Log, p schema.PartitionID, me schema.SessionID, attempt string) (schema.Partition, error) {
-	row, err := own.Partition(ctx, p)
-	if err != nil {
-		return row, fmt.Errorf("read partition row: %w", err)
-	}
-	next := schema.Partition{ID: p, Version: row.Version + 1, Attempt: attempt, Epochs: slices.Clone(row.Epochs), Reserved: row.Reserved}
+func Takeover(ctx context.Context, own schema.Ownership, log schema.Log, row schema.Partition, me schema.SessionID, attempt string) (schema.Partition, error) {
+	next := schema.Partition{ID: row.ID, Version: row.Version + 1, Attempt: attempt, Epochs: slices.Clone(row.Epochs), Reserved: row.Reserved}
 	if open, ok := row.Open(); ok {
 		// The order is the proof: the fence is confirmed by a quorum before the log is read. What was acknowledged was on a
 		// quorum before its owner's last look at the session, so it is seen here.
@@ -36,7 +32,7 @@ func Takeover(ctx context.Context, own schema.Ownership, log schema.Log, p schem
 				return row, fmt.Errorf("fence session %s: %w", open.Session, err)
 			}
 		}
-		sealed, err := settle(ctx, log, p, open)
+		sealed, err := settle(ctx, log, row.ID, open)
 		if err != nil {
 			return row, err
 		}
@@ -44,26 +40,6 @@ func Takeover(ctx context.Context, own schema.Ownership, log schema.Log, p schem
 	}
 	openEpoch(&next, me)
 	return swap(ctx, own, next)
-}
-
-// Release seals the open epoch of a session that has stopped writing and drained, so that the next owner need not fence it.
-func Release(ctx context.Context, own schema.Ownership, log schema.Log, p schema.PartitionID, me schema.SessionID, attempt string) error {
-	row, err := own.Partition(ctx, p)
-	if err != nil {
-		return fmt.Errorf("read partition row: %w", err)
-	}
-	open, ok := row.Open()
-	if !ok || open.Session != me {
-		return nil
-	}
-	sealed, err := settle(ctx, log, p, open)
-	if err != nil {
-		return err
-	}
-	next := schema.Partition{ID: p, Version: row.Version + 1, Attempt: attempt, Epochs: slices.Clone(row.Epochs), Reserved: row.Reserved}
-	next.Epochs[len(next.Epochs)-1] = sealed
-	_, err = swap(ctx, own, next)
-	return err
 }
 
 // settle finds where an epoch ends, the last commit before the first hole, and makes what may not be on a quorum durable there. What the row

@@ -54,15 +54,29 @@ func (s *Store) Commits(_ context.Context, p schema.PartitionID, e schema.Epoch,
 		return nil, err
 	}
 	defer s.leave()
+	return s.commits(commitKey(p, e, first), epochKey(p, e).end(), func(seq schema.Seq, n int) bool {
+		return n < limit && seq == first+schema.Seq(n)
+	})
+}
+
+// Kept implements schema.Log.
+func (s *Store) Kept(_ context.Context, p schema.PartitionID, e schema.Epoch, first, last schema.Seq) ([]schema.Commit, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return s.commits(commitKey(p, e, first), commitKey(p, e, last+1), func(schema.Seq, int) bool { return true })
+}
+
+// commits reads the commits of a range of keys as long as the next one, after n others, is wanted.
+func (s *Store) commits(from, to key, wanted func(seq schema.Seq, n int) bool) ([]schema.Commit, error) {
 	var cs []schema.Commit
 	err := s.again(func() error {
 		cs = cs[:0]
-		next := first
-		return scanRange(s.db, commitKey(p, e, first), epochKey(p, e).end(), func(k, v []byte) (bool, error) {
-			if len(cs) >= limit || schema.Seq(numberAt(k, 11)) != next {
+		return scanRange(s.db, from, to, func(k, v []byte) (bool, error) {
+			if !wanted(schema.Seq(numberAt(k, 11)), len(cs)) {
 				return false, nil
 			}
-			next++
 			r, err := parseCommitRow(v)
 			if err != nil {
 				return false, err

@@ -119,6 +119,25 @@ func (s *Store) commits(ctx context.Context, p schema.PartitionID, e schema.Epoc
 	return s.whole(ctx, p, rows)
 }
 
+// Kept implements schema.Log. The epoch is sealed, so that all of its rows up to last have their frames.
+func (s *Store) Kept(ctx context.Context, p schema.PartitionID, e schema.Epoch, first, last schema.Seq) ([]schema.Commit, error) {
+	var cs []schema.Commit
+	for b := logBucket(max(first, 1)); b <= logBucket(last); b++ {
+		before := len(cs)
+		err := s.try(ctx, schema.Unavailable, "read commits", func(d *db) error {
+			cs = cs[:before]
+			return d.scanCommits(ctx, p, e, 256, func(r *commitRow) bool {
+				cs = append(cs, r.commit())
+				return true
+			}, commitColumns+" AND seq >= ? AND seq <= ?", int(p), int64(e), b, int64(first), int64(last))
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return cs, nil
+}
+
 // whole cuts rows at the first whose frames are not all on a quorum. Those at or below a committed mark are known to be.
 func (s *Store) whole(ctx context.Context, p schema.PartitionID, rows []commitRow) ([]commitRow, error) {
 	var committed schema.Seq

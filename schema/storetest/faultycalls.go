@@ -42,6 +42,10 @@ func (f *FaultyStore) LastCommit(ctx context.Context, p schema.PartitionID, e sc
 	return ask2(f, ctx, "LastCommit", func() (schema.Commit, bool, error) { return f.store.LastCommit(ctx, p, e) })
 }
 
+func (f *FaultyStore) Kept(ctx context.Context, p schema.PartitionID, e schema.Epoch, first, last schema.Seq) ([]schema.Commit, error) {
+	return ask(f, ctx, "Kept", func() ([]schema.Commit, error) { return f.store.Kept(ctx, p, e, first, last) })
+}
+
 func (f *FaultyStore) Commits(ctx context.Context, p schema.PartitionID, e schema.Epoch, first schema.Seq, limit int) ([]schema.Commit, error) {
 	return ask(f, ctx, "Commits", func() ([]schema.Commit, error) { return f.store.Commits(ctx, p, e, first, limit) })
 }

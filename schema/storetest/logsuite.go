@@ -133,6 +133,15 @@ func testHoles(h *harness) {
 	h.reopened(func() {
 		h.wantSeqs(3, 1, 10, 1, 2)
 		h.wantSeqs(3, 2, 10, 2)
+		for _, c := range []struct {
+			first, last schema.Seq
+			want        []schema.Seq
+		}{{1, 5, []schema.Seq{1, 2, 4, 5}}, {2, 4, []schema.Seq{2, 4}}, {3, 3, nil}, {5, 2000, []schema.Seq{5}}} {
+			kept, err := h.Kept(h.ctx, h.p, 3, c.first, c.last)
+			h.ok(err)
+			h.check(slices.EqualFunc(kept, c.want, func(c schema.Commit, s schema.Seq) bool { return equalCommits(c, withoutBlobs(*at(s))) }),
+				"kept %d..%d: %+v, want %v", c.first, c.last, kept, c.want)
+		}
 		h.wantSeqs(3, 3, 10)
 		h.wantSeqs(3, 4, 10, 4, 5)
 		h.wantSeqs(3, 1, 1, 1)

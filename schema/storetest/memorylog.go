@@ -116,6 +116,20 @@ func (m *Memory) Commits(ctx context.Context, p schema.PartitionID, e schema.Epo
 	return cs, nil
 }
 
+// Kept implements schema.Log.
+func (m *Memory) Kept(ctx context.Context, p schema.PartitionID, e schema.Epoch, first, last schema.Seq) (cs []schema.Commit, err error) {
+	if err := m.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer m.mu.Unlock()
+	for _, c := range m.log(p).commits {
+		if c.Epoch == e && first <= c.Seq && c.Seq <= last {
+			cs = append(cs, withoutBlobs(c))
+		}
+	}
+	return cs, nil
+}
+
 // Rewrite implements schema.Log.
 func (m *Memory) Rewrite(ctx context.Context, _ schema.PartitionID, _ schema.Epoch, _, _ schema.Seq) error {
 	if err := m.enter(ctx); err != nil {

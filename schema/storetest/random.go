@@ -175,6 +175,11 @@ func (p *pair) commits(s *slot) {
 		func(st schema.Store) ([]schema.Commit, error) {
 			return st.Commits(p.Context(), s.p, s.epoch, first, limit)
 		})
+	same(p, fmt.Sprintf("kept of %d/%d from %d", s.p, s.epoch, first),
+		func(x, y []schema.Commit) bool { return slices.EqualFunc(x, y, equalCommits) },
+		func(st schema.Store) ([]schema.Commit, error) {
+			return st.Kept(p.Context(), s.p, s.epoch, first, first+schema.Seq(limit)-1)
+		})
 	same(p, "last commit", equalCommits, func(st schema.Store) (schema.Commit, error) {
 		c, _, err := st.LastCommit(p.Context(), s.p, s.epoch)
 		return c, err
