@@ -23,11 +23,12 @@ const HostsVariable = "HANDFAST_TEST_CQL_HOSTS"
 
 // Options of a cluster. The zero value is complete.
 type Options struct {
-	Addresses []string // of three nodes; nil = 127.0.61.1, .2 and .3. Test binaries that run side by side need different ones
+	Addresses []string // of one to three nodes; nil = 127.0.61.1, .2 and .3. Test binaries that run side by side need different ones
 	Port      int      // 0 = 9042
 	Paxos     string   // v1 or v2; "" = v2
 	Sync      string   // of the commit log, periodic or group: with group an acknowledged write is on disk; "" = periodic
 	NoHints   bool     // writes that a node missed come to it by repair alone
+	Secure    bool     // clients need a password and a certificate; Cassandra alone
 	Dir       string   // of the data; "" = a temporary one, removed by Stop
 }
 
@@ -40,7 +41,8 @@ type Cluster struct {
 	port       int
 	processes  []*process // nil = not ours to stop
 	containers []string
-	dir        string // removed by Stop
+	dir        string   // removed by Stop
+	secrets    *Secrets // nil = everybody is let in
 }
 
 // Hosts returns the nodes' addresses and Port their CQL port.
@@ -49,23 +51,26 @@ func (c *Cluster) Hosts() []string { return slices.Clone(c.hosts) }
 // Port returns the port where every node speaks CQL.
 func (c *Cluster) Port() int { return c.port }
 
+// Secrets returns what a client needs where Secure was asked for, otherwise nil.
+func (c *Cluster) Secrets() *Secrets { return c.secrets }
+
 // Controlled tells whether nodes can be killed, paused and restarted.
 func (c *Cluster) Controlled() bool { return c.processes != nil }
 
 // Start gives a cluster and returns when it takes writes at LOCAL_QUORUM. It takes what it can get, in this order: the
-// hosts of HostsVariable, ScyllaDB in Docker where an engine runs, Cassandra with Java 17 and Maven.
+// hosts of HostsVariable, ScyllaDB in Docker where an engine runs, Cassandra with Java 17 and Maven. A secure one is always the latter.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
-	if v := os.Getenv(HostsVariable); v != "" {
+	if v := os.Getenv(HostsVariable); v != "" && !o.Secure {
 		return join(ctx, v)
 	}
-	if dockerRuns(ctx) {
+	if !o.Secure && dockerRuns(ctx) {
 		return startScylla(ctx)
 	}
 	if o.Addresses == nil {
 		o.Addresses = []string{"127.0.61.1", "127.0.61.2", "127.0.61.3"}
 	}
-	if len(o.Addresses) != len(tokens) {
-		return nil, fmt.Errorf("a test cluster has %d nodes, not %d", len(tokens), len(o.Addresses))
+	if len(o.Addresses) > len(tokens) {
+		return nil, fmt.Errorf("a test cluster has up to %d nodes, not %d", len(tokens), len(o.Addresses))
 	}
 	o.Port, o.Paxos, o.Sync = or(o.Port, 9042), or(o.Paxos, "v2"), or(o.Sync, "periodic")
 	return startCassandra(ctx, o)
@@ -110,8 +115,13 @@ func startCassandra(ctx context.Context, o Options) (*Cluster, error) {
 		}
 		c.dir = o.Dir
 	}
+	if o.Secure {
+		if c.secrets, err = newSecrets(o.Dir); err != nil {
+			return nil, err
+		}
+	}
 	for i, a := range o.Addresses {
-		p := &process{Options: o, Address: a, Seed: o.Addresses[0], Token: tokens[i], Dir: filepath.Join(o.Dir, fmt.Sprint("n", i)), java: java, jars: lib}
+		p := &process{Options: o, Secrets: c.secrets, Address: a, Seed: o.Addresses[0], Token: tokens[i], Dir: filepath.Join(o.Dir, fmt.Sprint("n", i)), java: java, jars: lib}
 		if err := p.prepare(); err != nil {
 			return nil, err
 		}
@@ -220,6 +230,7 @@ func (c *Cluster) listens(n int) error {
 func (c *Cluster) ready(ctx context.Context, n, nodes int) error {
 	cfg := gocql.NewCluster(c.hosts[n])
 	cfg.Port, cfg.ProtoVersion, cfg.DisableInitialHostLookup, cfg.Logger = c.port, 4, true, silent{}
+	c.secrets.open(cfg)
 	s, err := cfg.CreateSession()
 	if err != nil {
 		return err

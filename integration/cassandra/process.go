@@ -31,6 +31,7 @@ var tokens = [3]string{"-9223372036854775808", "-3074457345618258603", "30744573
 type process struct {
 	Options
 	Address, Seed, Token, Dir string
+	Secrets                   *Secrets // nil = everybody is let in
 	java, jars                string
 
 	cmd    *exec.Cmd
