@@ -23,10 +23,12 @@ func databaseFlags(f *pflag.FlagSet, d *scylla.Config) (finish func()) {
 	f.StringSliceVar(&d.Hosts, "cql-hosts", nil, "hosts of the ScyllaDB or Cassandra cluster, some are enough")
 	f.IntVar(&d.Port, "cql-port", 9042, "port of the database")
 	f.StringVar(&d.Keyspace, "keyspace", "handfast", "keyspace")
+	f.StringToStringVar(&d.Reached, "cql-reached", nil, "where nodes of the database are reached that are elsewhere than they say, as ip:port=ip:port")
 	f.StringVar(&d.Username, "cql-username", "", "user of the database; the password comes from HANDFAST_CQL_PASSWORD")
 	f.StringVar(&d.Datacenter, "cql-datacenter", "", "datacenter whose database nodes are preferred")
 	f.StringVar(&scope, "cql-scope", string(scylla.Local), "how far quorums reach: local (one datacenter) or global; the same on every node, for ever")
 	f.StringVar(&tls.CA, "cql-ca", "", "CA of the database's certificates, PEM; turns TLS on")
+	f.StringVar(&tls.ServerName, "cql-server-name", "", "name in the database's certificates, where it is not each host's address")
 	f.StringVar(&tls.Cert, "cql-cert", "", "client certificate for the database, PEM")
 	f.StringVar(&tls.Key, "cql-key", "", "its key, PEM")
 	return func() {

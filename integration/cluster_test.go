@@ -29,13 +29,14 @@ var database = cassandra.Shared{Options: cassandra.Options{Addresses: []string{"
 
 const suspicion = "2s"
 
-// member is one node of a cluster; its peers reach it through a link that a test can cut.
+// member is one node of a cluster; its peers reach it, and it reaches the database's nodes, through links that a test can cut.
 type member struct {
 	*process
-	name    string
-	address string
-	link    *link
-	mu      sync.Mutex
+	name     string
+	address  string
+	link     *link
+	database []*link
+	mu       sync.Mutex
 }
 
 // testCluster is some nodes on one keyspace.
@@ -74,7 +75,10 @@ func (c *testCluster) databaseFlags() []string {
 
 func (c *testCluster) newMember(name string) *member {
 	c.t.Helper()
-	m := &member{name: name, address: "127.0.0.1:0", link: newLink(c.t)}
+	m := &member{name: name, address: "127.0.0.1:0", link: newLink(c.t, freeAddress(c.t))}
+	for _, host := range c.db.Hosts() {
+		m.database = append(m.database, newLink(c.t, net.JoinHostPort(host, fmt.Sprint(c.db.Port()))))
+	}
 	c.start(m)
 	return m
 }
@@ -82,8 +86,13 @@ func (c *testCluster) newMember(name string) *member {
 // start runs a member, at the same address as before.
 func (c *testCluster) start(m *member) {
 	c.t.Helper()
-	args := append([]string{"serve", "--store", "cql", "--dir", filepath.Join(c.dir, m.name), "--listen", m.address, "--node", m.name,
-		"--peer-listen", m.link.to, "--peer-advertise", m.link.address(), "--suspicion", suspicion, "--allow-private-targets", "--log-level", "warn"}, c.databaseFlags()...)
+	var hosts, reached []string
+	for _, l := range m.database {
+		hosts, reached = append(hosts, l.address()), append(reached, l.to+"="+l.address())
+	}
+	args := []string{"serve", "--store", "cql", "--dir", filepath.Join(c.dir, m.name), "--listen", m.address, "--node", m.name,
+		"--peer-listen", m.link.to, "--peer-advertise", m.link.address(), "--suspicion", suspicion, "--allow-private-targets", "--log-level", "warn",
+		"--keyspace", c.keyspace, "--cql-hosts", strings.Join(hosts, ","), "--cql-reached", strings.Join(reached, ",")}
 	p := run(c.t, args...)
 	p.token = c.token
 	m.mu.Lock()
@@ -131,7 +140,18 @@ func (c *testCluster) settled() {
 	}
 }
 
-// link is a TCP way to a node's peer listener that can be cut.
+// freeAddress is one that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	return free.Addr().String()
+}
+
+// link is a TCP way to an address that can be cut.
 type link struct {
 	to       string
 	listener net.Listener
@@ -140,14 +160,10 @@ type link struct {
 	open     map[net.Conn]bool
 }
 
-func newLink(t *testing.T) *link {
+func newLink(t *testing.T, to string) *link {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &link{to: free.Addr().String(), open: map[net.Conn]bool{}}
-	free.Close()
+	l := &link{to: to, open: map[net.Conn]bool{}}
+	var err error
 	if l.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
@@ -213,8 +229,8 @@ func (c *testCluster) user(name string) string {
 	return token
 }
 
-// TestClusterUnderFaults runs producers and consumers while nodes are killed, suspended and restarted, and links between them cut, at random from a
-// seed, and then holds what was accepted against what was delivered.
+// TestClusterUnderFaults runs producers and consumers while nodes are killed, suspended and restarted, and links between them and to the
+// database cut, at random from a seed, with a node of the database killed as well in the end, and then holds what was accepted against what was delivered.
 func TestClusterUnderFaults(t *testing.T) {
 	c := newCluster(t, 3)
 	seed := uint64(time.Now().UnixNano())
@@ -239,14 +255,21 @@ func TestClusterUnderFaults(t *testing.T) {
 	twice := onceConsumer{seen: map[string]int{}}
 	consumers.Go(func() { twice.consume(c.url, once, topic, stopConsuming) })
 
-	for range 5 {
+	for range 6 {
 		time.Sleep(time.Second)
 		c.fault(r)
 	}
 	c.settled()
+	restart := c.endDatabaseNode(r)
+	for range 2 {
+		time.Sleep(time.Second)
+		c.fault(r)
+	}
 	time.Sleep(time.Second)
 	close(stopProducing)
 	producers.Wait()
+	restart()
+	c.settled()
 	for deadline := time.Now().Add(120 * time.Second); len(h.missing()) > 0 && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -280,11 +303,12 @@ func TestClusterUnderFaults(t *testing.T) {
 func (c *testCluster) fault(r *rand.Rand) {
 	c.t.Helper()
 	m := c.members[r.IntN(len(c.members))]
-	switch r.IntN(4) {
+	pause := time.Duration(1000+r.IntN(4000)) * time.Millisecond
+	switch r.IntN(6) {
 	case 0:
 		c.t.Logf("kill -9 of %s", m.name)
 		m.kill()
-		time.Sleep(time.Duration(r.IntN(4000)) * time.Millisecond)
+		time.Sleep(pause)
 		c.start(m)
 	case 1:
 		c.t.Logf("%s stands still beyond the suspicion time", m.name)
@@ -294,7 +318,7 @@ func (c *testCluster) fault(r *rand.Rand) {
 	case 2:
 		c.t.Logf("the others cannot reach %s", m.name)
 		m.link.set(true)
-		time.Sleep(time.Duration(1000+r.IntN(4000)) * time.Millisecond)
+		time.Sleep(pause)
 		m.link.set(false)
 	case 3:
 		c.t.Logf("%s restarts in order", m.name)
@@ -302,6 +326,43 @@ func (c *testCluster) fault(r *rand.Rand) {
 			c.t.Errorf("exit code %d\n%s", code, m.log)
 		}
 		c.start(m)
+	case 4:
+		c.t.Logf("%s cannot reach the database", m.name)
+		m.cut(m.database, pause)
+	case 5:
+		n := r.IntN(len(m.database))
+		c.t.Logf("%s cannot reach node %d of the database", m.name, n)
+		m.cut(m.database[n:n+1], pause)
+	}
+}
+
+func (m *member) cut(links []*link, pause time.Duration) {
+	for _, l := range links {
+		l.set(true)
+	}
+	time.Sleep(pause)
+	for _, l := range links {
+		l.set(false)
+	}
+}
+
+// endDatabaseNode kills a node of the database for as long as there is load, where that is the test's to do: on two processors one takes
+// minutes to come back under load.
+func (c *testCluster) endDatabaseNode(r *rand.Rand) (restart func()) {
+	c.t.Helper()
+	if !c.db.Controlled() {
+		c.t.Log("the database's nodes are not this test's to kill")
+		return func() {}
+	}
+	n := r.IntN(len(c.db.Hosts()))
+	c.t.Logf("kill -9 of node %d of the database", n)
+	if err := c.db.Kill(n); err != nil {
+		c.t.Fatal(err)
+	}
+	return func() {
+		if err := c.db.Restart(c.t.Context(), n); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 }
 

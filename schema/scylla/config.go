@@ -3,6 +3,8 @@ package scylla
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
+	"net/netip"
 	"regexp"
 	"time"
 
@@ -31,8 +33,11 @@ type TLS struct {
 
 // Config says where the database is and how to use it. Hosts and Keyspace are required; every other zero value is a default.
 type Config struct {
-	Hosts      []string // some of the cluster's; the others are found through them
-	Port       int      // 0 = 9042
+	Hosts []string // some of the cluster's; the others are found through them
+	Port  int      // 0 = 9042
+	// Reached tells where nodes are reached that are not at the addresses by which the database knows them, both as ip:port: through
+	// a tunnel, a proxy, another network.
+	Reached    map[string]string
 	Keyspace   string
 	Username   string // "" = no authentication
 	Password   string
@@ -67,6 +72,8 @@ func (c Config) complete() (Config, error) {
 		return c, schema.Errorf(schema.Invalid, "keyspace %q: want a small letter, then up to 47 small letters, digits and _", c.Keyspace)
 	case c.Scope != "" && c.Scope != Local && c.Scope != Global:
 		return c, schema.Errorf(schema.Invalid, "scope %q: want %s or %s", c.Scope, Local, Global)
+	case !addresses(c.Reached):
+		return c, schema.Errorf(schema.Invalid, "%v does not tell where the database is reached: want ip:port=ip:port", c.Reached)
 	case c.ReplicationFactor < 0 || c.Timeout < 0 || c.RetryTime < 0:
 		return c, schema.Errorf(schema.Invalid, "replication factor, timeout and retry time must not be negative")
 	}
@@ -75,6 +82,27 @@ func (c Config) complete() (Config, error) {
 	c.RetryTime, c.ReconnectInterval = or(c.RetryTime, 10*time.Second), or(c.ReconnectInterval, 2*time.Second)
 	c.Logger = or(c.Logger, slog.Default())
 	return c, nil
+}
+
+func addresses(reached map[string]string) bool {
+	for known, at := range reached {
+		for _, a := range []string{known, at} {
+			if _, err := netip.ParseAddrPort(a); err != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// translate returns where a node is reached.
+func (c *Config) translate(ip net.IP, port int) (net.IP, int) {
+	known, _ := netip.AddrFromSlice(ip)
+	at, err := netip.ParseAddrPort(c.Reached[netip.AddrPortFrom(known.Unmap(), uint16(port)).String()])
+	if err != nil {
+		return ip, port
+	}
+	return at.Addr().AsSlice(), int(at.Port())
 }
 
 func or[T comparable](v, otherwise T) T {
@@ -111,6 +139,7 @@ func (c *Config) cluster(keyspace string) *gocql.ClusterConfig {
 	g.Timeout, g.WriteTimeout, g.ConnectTimeout = c.Timeout, c.Timeout, c.Timeout
 	g.Consistency, g.SerialConsistency = c.Scope.levels().quorum, c.Scope.levels().serial
 	g.RetryPolicy = neverRetry{}
+	g.AddressTranslator = gocql.AddressTranslatorFunc(c.translate)
 	g.ReconnectInterval, g.ReconnectionPolicy = c.ReconnectInterval, &gocql.ConstantReconnectionPolicy{MaxRetries: 2, Interval: c.ReconnectInterval / 2}
 	g.PageSize, g.MaxWaitSchemaAgreement = 256, time.Minute
 	g.Logger = logger{c.Logger}
