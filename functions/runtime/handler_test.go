@@ -87,9 +87,17 @@ func goHandler(ctx context.Context, o order) (any, error) {
 	case "answer much":
 		return strings.Repeat("z", o.Bytes), nil
 	case "fork":
-		return fork(false), nil
+		return fork(nil, false), nil
 	case "fork away":
-		return fork(true), nil
+		return fork(nil, true), nil
+	case "fork bare":
+		return fork([]string{}, true), nil
+	case "fork many":
+		n := 0
+		for n < o.Bytes && fork(nil, false) > 0 {
+			n++
+		}
+		return n, nil
 	case "environment":
 		return os.Environ(), nil
 	case "descriptors":
@@ -109,10 +117,11 @@ func goHandler(ctx context.Context, o order) (any, error) {
 	return map[string]any{"echo": o.Do, "pid": os.Getpid()}, nil
 }
 
-// fork leaves a child behind that outlives the handler, and returns its pid; away takes it out of the process group.
-func fork(away bool) int {
+// fork leaves a child behind that outlives the handler, and returns its pid; nil = with the handler's environment. away takes it out of the
+// process group.
+func fork(env []string, away bool) int {
 	cmd := exec.Command("/bin/sleep", "300")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: away}
+	cmd.Env, cmd.SysProcAttr = env, &syscall.SysProcAttr{Setsid: away}
 	if cmd.Start() != nil {
 		return 0
 	}

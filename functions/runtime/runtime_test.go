@@ -33,7 +33,34 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	dir, logger := t.TempDir(), slog.New(slog.DiscardHandler)
+	return newFixtureIn(t, t.TempDir(), "")
+}
+
+// noCgroup is a directory beneath which no control group can be made.
+const noCgroup = "/dev/null"
+
+// bothWays runs a test with control groups, where the machine gives them, and without.
+func bothWays(t *testing.T, test func(x *fixture)) {
+	t.Run("process groups", func(t *testing.T) { test(newFixtureIn(t, t.TempDir(), noCgroup)) })
+	t.Run("control groups", func(t *testing.T) {
+		needCgroups(t)
+		test(newFixture(t))
+	})
+}
+
+func needCgroups(t *testing.T) *cgroups {
+	t.Helper()
+	c, err := openCgroups("", t.TempDir())
+	if err != nil {
+		t.Skipf("this machine gives no control groups: %v", err)
+	}
+	return c
+}
+
+// newFixtureIn is for a directory with or without what an earlier host left, and a directory of control groups.
+func newFixtureIn(t *testing.T, dir, cgroup string) *fixture {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
 	store, err := pebble.Open(filepath.Join(dir, "store"), pebble.Options{Logger: logger})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +72,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := New(Options{Dir: filepath.Join(dir, "functions"), Artifacts: store, Catalog: c, Logger: logger, Registerer: prometheus.NewRegistry()})
+	h, err := New(Options{Dir: filepath.Join(dir, "functions"), Artifacts: store, Catalog: c, Cgroup: cgroup, Logger: logger, Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +223,10 @@ func TestHandlersThatEnd(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	x := newFixture(t)
+	bothWays(t, testTimeout)
+}
+
+func testTimeout(x *fixture) {
 	f := x.deploy("f", "go", func(_ *schema.Function, v *schema.FunctionVersion) { v.Timeout = 700 * time.Millisecond })
 	x.wantEcho(f)
 	x.wantError(f, order{Do: "sleep", Ms: 60_000}, errorTimeout, "^RequestId: .* Error: Task timed out after 0.70 seconds$")
@@ -204,7 +234,10 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	x := newFixture(t)
+	bothWays(t, testMemory)
+}
+
+func testMemory(x *fixture) {
 	f := x.deploy("f", "go", func(_ *schema.Function, v *schema.FunctionVersion) { v.Memory = 400 })
 	x.wantError(f, order{Do: "eat"}, errorMemory, "more than 400 MiB")
 	x.wantEcho(f)
@@ -280,16 +313,12 @@ func TestEndlessLogs(t *testing.T) {
 }
 
 func TestChildren(t *testing.T) {
-	x := newFixture(t)
+	bothWays(t, testChildren)
+}
+
+func testChildren(x *fixture) {
 	f := x.deploy("f", "go", nil)
-	var pids []int
-	for _, do := range []string{"fork", "fork away"} {
-		var pid int
-		if json.Unmarshal(x.must(f, order{Do: do}).Payload, &pid); pid == 0 || gone(pid) {
-			t.Fatalf("%s: no child", do)
-		}
-		pids = append(pids, pid)
-	}
+	pids := x.fork(f)
 	x.wantError(f, order{Do: "exit"}, errorExit, "42")
 	for _, pid := range pids {
 		x.eventually("a forked child is gone", func() bool { return gone(pid) })
@@ -297,7 +326,11 @@ func TestChildren(t *testing.T) {
 }
 
 func TestCloseKillsAll(t *testing.T) {
-	x := newFixture(t)
+	bothWays(t, testCloseKillsAll)
+}
+
+func testCloseKillsAll(x *fixture) {
+	t := x.T
 	f := x.deploy("f", "go", nil)
 	pid := x.wantEcho(f)
 	var child int
@@ -349,7 +382,7 @@ func TestIsolation(t *testing.T) {
 	if len(fds) > 9 {                                                                                     // three, the poller's two, its connections, the directory
 		t.Errorf("descriptors: %v", fds)
 	}
-	if len(dirs) != 2 || !strings.HasPrefix(dirs[0], x.host.runDir()) || !strings.HasPrefix(dirs[1], dirs[0]) {
+	if len(dirs) != 2 || dirs[0] == dirs[1] || filepath.Dir(dirs[0]) != filepath.Dir(dirs[1]) || !strings.HasPrefix(dirs[0], x.host.runDir()) {
 		t.Errorf("directories: %v", dirs)
 	}
 }
