@@ -221,12 +221,13 @@ func (i *instance) expire(j *job) {
 	}
 }
 
-// answer ends the current invocation for its caller. false: there is none of this id, or it has its answer.
+// answer ends the current invocation for its caller. false: there is none of this id, or it has its answer, were it that of the node, which
+// kills the instance.
 func (i *instance) answer(id string, a *schema.Invoked) (known, first bool) {
 	i.mu.Lock()
 	j := i.current
 	known = j != nil && j.call.RequestID == id
-	first = known && !j.answered
+	first = known && !j.answered && i.why == ""
 	if first {
 		j.answered = true
 	}
