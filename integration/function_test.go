@@ -155,6 +155,11 @@ func TestClusterHostsAFunction(t *testing.T) {
 	}
 	b.cli(two, "function", "update", "notes", "--env", "NOTES="+b.file, "--env", "WORK=200ms")
 	b.survives(topic, two, one, count)
+	for _, m := range c.members { // in order, so that no empty control group is left on the machine
+		if code := m.terminate(); code != 0 {
+			t.Errorf("exit code %d\n%s", code, m.log)
+		}
+	}
 }
 
 // survives kills a node in the middle of its work, and sees the others finish it.
