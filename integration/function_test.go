@@ -19,6 +19,7 @@ type note struct {
 	Version   string
 	Directory string
 	PID       int
+	Child     int
 }
 
 // node is the name of the member on which the handler ran.
@@ -34,24 +35,30 @@ type notebook struct {
 	file string
 }
 
-// cli runs the command line against one node.
-func (b *notebook) cli(m *member, args ...string) []byte {
-	b.t.Helper()
-	cmd := exec.Command(binary, append(args, "--json", "--server", "http://"+m.address, "--token", b.token)...)
+// cli runs the command line against a node.
+func cli(t *testing.T, p *process, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command(binary, append(args, "--json", "--server", p.url, "--token", p.token)...)
 	var words bytes.Buffer
 	cmd.Stderr = &words
 	out, err := cmd.Output()
 	if err != nil {
-		b.t.Fatalf("%v: %v\n%s\n%s", args, err, &words, m.log)
+		t.Fatalf("%v: %v\n%s\n%s", args, err, &words, p.log)
 	}
 	return out
+}
+
+// ended tells that a process has ended, whether its parent has noticed or not.
+func ended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(stat, []byte(") Z "))
 }
 
 // wantVersion invokes the function through a node.
 func (b *notebook) wantVersion(m *member, version string) {
 	b.t.Helper()
 	var n note
-	if out := b.cli(m, "function", "invoke", "notes", "{}"); json.Unmarshal(out, &n) != nil || n.Version != version || n.node(b.testCluster) != m.name {
+	if out := cli(b.t, m.process, "function", "invoke", "notes", "{}"); json.Unmarshal(out, &n) != nil || n.Version != version || n.node(b.testCluster) != m.name {
 		b.t.Errorf("%s answers %s, want version %s of its own", m.name, out, version)
 	}
 }
@@ -122,7 +129,7 @@ func TestClusterHostsAFunction(t *testing.T) {
 	b := &notebook{c, filepath.Join(t.TempDir(), "notes")}
 	one, two, three := c.members[0], c.members[1], c.members[2]
 	env := []string{"--env", "NOTES=" + b.file, "--env", "WORK=20ms"}
-	b.cli(one, append([]string{"function", "deploy", "notes", buildNotes(t), "--timeout", "20s", "--memory", "512", "--max-instances", "2"}, env...)...)
+	cli(t, one.process, append([]string{"function", "deploy", "notes", buildNotes(t), "--timeout", "20s", "--memory", "512", "--max-instances", "2"}, env...)...)
 	for _, m := range c.members[1:] {
 		b.wantVersion(m, "1")
 	}
@@ -143,7 +150,7 @@ func TestClusterHostsAFunction(t *testing.T) {
 		t.Errorf("not every node had a part of the work: %v", nodes)
 	}
 
-	b.cli(three, append([]string{"function", "update", "notes", "--env", "NEW=yes"}, env...)...)
+	cli(t, three.process, append([]string{"function", "update", "notes", "--env", "NEW=yes"}, env...)...)
 	for _, m := range c.members {
 		b.wantVersion(m, "2")
 	}
@@ -153,7 +160,7 @@ func TestClusterHostsAFunction(t *testing.T) {
 			t.Errorf("%q came to version %s after the change", n.Message, n.Version)
 		}
 	}
-	b.cli(two, "function", "update", "notes", "--env", "NOTES="+b.file, "--env", "WORK=200ms")
+	cli(t, two.process, "function", "update", "notes", "--env", "NOTES="+b.file, "--env", "WORK=200ms")
 	b.survives(topic, two, one, count)
 	for _, m := range c.members { // in order, so that no empty control group is left on the machine
 		if code := m.terminate(); code != 0 {
@@ -184,10 +191,40 @@ func (b *notebook) survives(topic int64, victim, other *member, count int) {
 			b.t.Errorf("%q was handled on %s after its end", n.Message, victim.name)
 		}
 	}
-	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", handler.PID)); err == nil && !bytes.Contains(stat, []byte(") Z ")) {
-		b.t.Errorf("a handler outlives its node: %s", stat)
+	if !ended(handler.PID) {
+		b.t.Errorf("a handler outlives its node: process %d", handler.PID)
 	}
 	b.wantVersion(other, "3")
 	b.start(victim)
 	b.wantVersion(victim, "3")
+}
+
+// TestKilledNodeLeavesNoProcess kills a node whose function has forked. The next start ends the child.
+func TestKilledNodeLeavesNoProcess(t *testing.T) {
+	code := buildNotes(t)
+	for name, more := range map[string][]string{"as the machine is": nil, "without control groups": {"--function-cgroup", "/dev/null"}} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			p := start(t, dir, "127.0.0.1:0", more...)
+			cli(t, p, "function", "deploy", "notes", code, "--timeout", "20s")
+			var n note
+			if out := cli(t, p, "function", "invoke", "notes", `{"fork": true}`); json.Unmarshal(out, &n) != nil || n.Child == 0 {
+				t.Fatalf("%s", out)
+			}
+			p.kill()
+			if ended(n.Child) {
+				t.Fatal("the child ended with the node: this test proves nothing")
+			}
+			p = start(t, dir, "127.0.0.1:0", more...)
+			for deadline := time.Now().Add(20 * time.Second); !ended(n.Child) || !ended(n.PID); time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("processes %d and %d are left\n%s", n.PID, n.Child, p.log)
+				}
+			}
+			cli(t, p, "function", "invoke", "notes", `{}`)
+			if code := p.terminate(); code != 0 {
+				t.Errorf("exit code %d\n%s", code, p.log)
+			}
+		})
+	}
 }
