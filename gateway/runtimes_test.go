@@ -82,7 +82,7 @@ func haveTools(t *testing.T, packageOf map[string]string) {
 		t.Fatalf("this test builds AWS's runtime client for Node: install %s", strings.Join(missing, ", "))
 	}
 	install(t, "/", "apt-get", "update", "-q")
-	install(t, "/", "apt-get", append([]string{"install", "-qy", "--no-install-recommends"}, missing...)...)
+	install(t, "/", "apt-get", append([]string{"install", "-qy", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120"}, missing...)...)
 }
 
 // TestNode runs handlers under AWS's own runtime client for Node, which speaks the Runtime API by an addon in C++.
