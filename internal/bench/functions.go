@@ -350,6 +350,8 @@ func cell(unit string, value *float64) string {
 	switch {
 	case value == nil:
 		return "-"
+	case *value == 0 && unit != unitVerdict: // measured, and nothing came of it
+		return "0"
 	case unit != unitVerdict:
 		return number(*value)
 	case *value == 1:
