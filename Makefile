@@ -1,4 +1,5 @@
-# `make run` and `make test` need Go, a JDK 17 with Maven, Node.js and Python; everything else is fetched by their package clients.
+# `make run` and `make test` need Go, a JDK 17 with Maven, Node.js and Python; everything else is fetched by their package clients. For AWS's runtime
+# client for Node the tests also need autoconf, automake, libtool, cmake, make and g++, which they install by apt-get where they run as root.
 
 GO ?= go
 

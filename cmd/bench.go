@@ -35,7 +35,7 @@ says more than the rate.`,
 	f.DurationVar(&o.Measure, "measure", 4*time.Second, "time of each measurement")
 	f.StringVar(&o.Only, "only", "", "measure only what has this in its name")
 	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
-	c.AddCommand(newBenchReference(), newBenchCluster(), newBenchFunctions())
+	c.AddCommand(newBenchReference(), newBenchFaults(), newBenchCluster(), newBenchFunctions())
 	return c
 }
 
@@ -90,13 +90,24 @@ func newBenchReference() *cobra.Command {
 	return c
 }
 
+func newBenchFaults() *cobra.Command {
+	return &cobra.Command{
+		Use:    "faults",
+		Short:  "Be the handler that fails as it is asked to",
+		Hidden: true,
+		Args:   noArgs,
+		Run:    func(*cobra.Command, []string) { bench.ServeFaults() },
+	}
+}
+
 func newBenchFunctions() *cobra.Command {
 	var o bench.FunctionOptions
 	c := &cobra.Command{
 		Use:   "functions",
 		Short: "Measure the hosting of functions",
 		Long: `Start a node in a temporary directory, deploy the handler of functions/handlers/web to it, and measure: latency, invocations a
-second, cold start, memory. With --emulator, the AWS Lambda Runtime Interface Emulator runs the same handler beside it.`,
+second, cold start, memory; and whether what handlers and callers do beside being right ends as at AWS. With --emulator, the AWS Lambda
+Runtime Interface Emulator runs the same handlers beside it.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if o.Measure < 100*time.Millisecond || o.Measure > time.Minute {

@@ -84,7 +84,9 @@ func conforms(r *http.Request, a *answer) error {
 func init() {
 	// What is text to the document is text to the test.
 	openapi3filter.RegisterBodyDecoder("application/yaml", openapi3filter.FileBodyDecoder)
-	openapi3filter.RegisterBodyDecoder("application/x-seen", openapi3filter.FileBodyDecoder) // what a function of the tests answers
+	for _, answer := range []string{"application/x-seen", "text/html", "application/vnd.awslambda.http-integration-response"} { // of functions in the tests
+		openapi3filter.RegisterBodyDecoder(answer, openapi3filter.FileBodyDecoder)
+	}
 }
 
 // TestAnswersConform makes every call with success. That each answer is as the document says is checked wherever a test sends anything.

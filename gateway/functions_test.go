@@ -17,6 +17,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdaurl"
 )
 
 // handlerVariable makes the test binary a handler of functions.
@@ -32,6 +33,10 @@ func TestMain(m *testing.M) {
 		lambda.Start(takeBatch)
 	case "url":
 		lambda.Start(answerRequest)
+	case "http":
+		lambdaurl.Start(http.HandlerFunc(streamPage))
+	case "stream":
+		lambda.Start(stream)
 	}
 }
 
@@ -68,18 +73,6 @@ func takeBatch(ctx context.Context, e events.SQSEvent) (events.SQSEventResponse,
 		f.Close()
 	}
 	return out, nil
-}
-
-func answerRequest(ctx context.Context, r events.LambdaFunctionURLRequest) (any, error) {
-	if r.RawPath == "/plain" {
-		return "plain", nil
-	}
-	if r.RawPath == "/fail" {
-		return nil, errors.New("no")
-	}
-	seen, _ := json.Marshal(r)
-	return events.LambdaFunctionURLResponse{StatusCode: 418, Headers: map[string]string{"content-type": "application/x-seen", "X-Mine": "yes", "Connection": "close"},
-		Cookies: []string{"a=1", "b=2"}, Body: base64.StdEncoding.EncodeToString(seen), IsBase64Encoded: true}, nil
 }
 
 // code is the zip of a function that is this test binary.
@@ -319,34 +312,5 @@ func TestFunctionEvents(t *testing.T) {
 		if name := fmt.Sprint(topic.(map[string]any)["topic_name"]); strings.HasPrefix(name, "function") {
 			t.Errorf("the listing shows %s", name)
 		}
-	}
-}
-
-func TestFunctionURL(t *testing.T) {
-	s := start(t)
-	alice, bob := s.person("alice"), s.person("bob")
-	s.deploy(alice, "web", "url", nil)
-	s.refused(s.send("", "GET", "/functions/web/url/x", nil), 404, "a function without a URL")
-	s.post(alice.token, "/update_function", fields{"function_name": "web", "url_auth": "none"})
-	a := s.send("", "PUT", "/functions/web/url/some%20path/x?a=1&b=2&a=3", "\xff\xfe", "Cookie", "k=v; l=w", "X-Twice", "1", "Content-Type", "application/octet-stream")
-	var seen events.LambdaFunctionURLRequest
-	if err := json.Unmarshal(a.body, &seen); err != nil || a.status != 418 || a.header.Get("Content-Type") != "application/x-seen" || a.header.Get("X-Mine") != "yes" || len(a.header.Values("Set-Cookie")) != 2 {
-		t.Fatalf("%d %v %s", a.status, a.header, a.body)
-	}
-	body, _ := base64.StdEncoding.DecodeString(seen.Body)
-	if seen.Version != "2.0" || seen.RawPath != "/some%20path/x" || seen.RawQueryString != "a=1&b=2&a=3" || seen.QueryStringParameters["a"] != "1,3" || len(seen.Cookies) != 2 ||
-		seen.Headers["x-twice"] != "1" || seen.RequestContext.HTTP.Method != "PUT" || !seen.IsBase64Encoded || string(body) != "\xff\xfe" || seen.RequestContext.HTTP.SourceIP == "" {
-		t.Errorf("the handler saw %+v", seen)
-	}
-	if a := s.send("", "GET", "/functions/web/url/plain", nil); a.status != 200 || string(a.body) != `"plain"` || a.header.Get("Content-Type") != "application/json" {
-		t.Errorf("a plain answer: %d %s", a.status, a.body)
-	}
-	s.refused(s.send("", "GET", "/functions/web/url/fail", nil), 502, "a function that fails")
-	s.post(alice.token, "/update_function", fields{"function_name": "web", "url_auth": "token"})
-	s.refused(s.send("", "GET", "/functions/web/url/", nil), 401, "without a token")
-	s.refused(s.send(bob.token, "GET", "/functions/web/url/", nil), 404, "with another's token")
-	a = s.send(alice.token, "GET", "/functions/web/url/", nil)
-	if json.Unmarshal(a.body, &seen); a.status != 418 || bytes.Contains(a.body, []byte(alice.token)) {
-		t.Errorf("with a token: %d %s", a.status, a.body)
 	}
 }

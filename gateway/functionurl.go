@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -164,32 +165,13 @@ func join(m map[string]string, key, value string) {
 	m[key] = value
 }
 
-// answerURL sends what a function answered. JSON without a status code is the body as it stands.
+// answerURL sends what a function answered.
 func answerURL(c *fiber.Ctx, answer *schema.Invoked) error {
-	prelude, body, streamed := answer.Payload, []byte(nil), strings.HasPrefix(answer.ContentType, streamType)
-	if streamed {
-		prelude, body, _ = bytes.Cut(answer.Payload, streamDelimiter)
+	r, body, contentType, err := urlResponseOf(answer)
+	if err != nil {
+		return err
 	}
-	var r urlResponse
-	var fields map[string]json.RawMessage
-	whole := json.Unmarshal(prelude, &fields) != nil || fields["statusCode"] == nil
-	if whole && !streamed {
-		c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-		return c.Send(answer.Payload)
-	}
-	if json.Unmarshal(prelude, &r) != nil || !whole && (r.Status < 200 || r.Status > 599) {
-		return fiber.NewError(http.StatusBadGateway, "the function's answer is not a response")
-	}
-	if !streamed {
-		body = []byte(r.Body)
-		if r.Base64 {
-			var err error
-			if body, err = base64.StdEncoding.DecodeString(r.Body); err != nil {
-				return fiber.NewError(http.StatusBadGateway, "the function's answer is not in base64 as it says")
-			}
-		}
-	}
-	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	c.Set(fiber.HeaderContentType, contentType)
 	for name, value := range r.Headers {
 		if !ownHeaders[strings.ToLower(name)] && !strings.ContainsAny(name+value, "\r\n\x00") {
 			c.Set(name, value)
@@ -200,10 +182,43 @@ func answerURL(c *fiber.Ctx, answer *schema.Invoked) error {
 			c.Response().Header.Add(fiber.HeaderSetCookie, cookie)
 		}
 	}
-	if r.Status == 0 {
-		r.Status = http.StatusOK
-	}
 	return c.Status(r.Status).Send(body)
+}
+
+var errNoResponse = fiber.NewError(http.StatusBadGateway, "the function's answer is not a response")
+
+// urlResponseOf reads an answer: a stream behind its prelude, a document with a status code, or the body as it stands. contentType is for
+// when no header says another.
+func urlResponseOf(answer *schema.Invoked) (r urlResponse, body []byte, contentType string, err error) {
+	r.Status = http.StatusOK
+	var fields map[string]json.RawMessage
+	switch streamed := strings.HasPrefix(answer.ContentType, streamType); {
+	case streamed:
+		prelude, body, _ := bytes.Cut(answer.Payload, streamDelimiter)
+		err := r.read(prelude)
+		return r, body, fiber.MIMEOctetStream, err
+	case !json.Valid(answer.Payload):
+		return r, answer.Payload, cmp.Or(answer.ContentType, fiber.MIMEOctetStream), nil
+	case json.Unmarshal(answer.Payload, &fields) != nil || fields["statusCode"] == nil:
+		return r, answer.Payload, fiber.MIMEApplicationJSON, nil
+	}
+	if err := r.read(answer.Payload); err != nil {
+		return r, nil, "", err
+	}
+	if !r.Base64 {
+		return r, []byte(r.Body), fiber.MIMEApplicationJSON, nil
+	}
+	if body, err = base64.StdEncoding.DecodeString(r.Body); err != nil {
+		return r, nil, "", fiber.NewError(http.StatusBadGateway, "the function's answer is not in base64 as it says")
+	}
+	return r, body, fiber.MIMEApplicationJSON, nil
+}
+
+func (r *urlResponse) read(document []byte) error {
+	if json.Unmarshal(document, r) != nil || r.Status < 200 || r.Status > 599 {
+		return errNoResponse
+	}
+	return nil
 }
 
 // ownHeaders are of the connection, and not a function's to set.

@@ -227,5 +227,8 @@ func (g *Gateway) invokeAndWait(ctx context.Context, c *fiber.Ctx, f *schema.Fun
 		c.Set(headerLogResult, base64.StdEncoding.EncodeToString(answer.Log))
 	}
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
+	if answer.ContentType == fiber.MIMEOctetStream || answer.ContentType == streamType { // as runtimes say of what they stream
+		c.Set(fiber.HeaderContentType, answer.ContentType)
+	}
 	return c.Send(answer.Payload)
 }

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	clientsMax = 1000 // by region and role
+	clientsMax = 1000 // by region, role and who it is assumed for
 	// breakersMax bounds the functions whose failures are counted. One that drops out begins anew.
 	breakersMax = 16 << 10
 	// breakerFailures in a row open a breaker; breakerPause is how long it then waits before one probe.
@@ -37,6 +37,8 @@ const (
 	timeoutDefault = schema.FunctionTimeoutMax + 10*time.Second
 	// throttledPause is how long a throttled function is left alone.
 	throttledPause = 2 * time.Second
+	// sessionName is how what is done with an assumed role appears in the records of its account.
+	sessionName = "handfast"
 )
 
 // Options say how AWS is reached. The zero value takes all from the default chain: environment, shared files, the machine's role.
@@ -50,10 +52,18 @@ type Lambda struct {
 	base     aws.Config
 	endpoint string
 	clients  *lru.Cache[clientKey, *lambda.Client]
-	breakers *lru.Cache[string, *gobreaker.TwoStepCircuitBreaker[struct{}]]
+	breakers *lru.Cache[breakerKey, *gobreaker.TwoStepCircuitBreaker[struct{}]]
 }
 
-type clientKey struct{ region, role string }
+type clientKey struct {
+	region, role string
+	consumer     schema.UserID // 0 without a role
+}
+
+type breakerKey struct {
+	clientKey
+	function string
+}
 
 var _ schema.Invoker = (*Lambda)(nil)
 
@@ -70,7 +80,7 @@ func New(ctx context.Context, o Options) (*Lambda, error) {
 	if err != nil {
 		return nil, err
 	}
-	breakers, err := lru.New[string, *gobreaker.TwoStepCircuitBreaker[struct{}]](breakersMax)
+	breakers, err := lru.New[breakerKey, *gobreaker.TwoStepCircuitBreaker[struct{}]](breakersMax)
 	return &Lambda{*o.Config, o.Endpoint, clients, breakers}, err
 }
 
@@ -90,16 +100,28 @@ func CheckTarget(t *schema.Target) error {
 	return nil
 }
 
-// client returns the client for a target's region and role.
-func (l *Lambda) client(t *schema.Target) *lambda.Client {
-	key := clientKey{cmp.Or(t.Region, regionOf(t.Function), l.base.Region), t.RoleARN}
+func (l *Lambda) keyOf(s *schema.Subscription) clientKey {
+	key := clientKey{region: cmp.Or(s.Target.Region, regionOf(s.Target.Function), l.base.Region), role: s.Target.RoleARN}
+	if key.role != "" {
+		key.consumer = s.Consumer
+	}
+	return key
+}
+
+// ExternalID is what roles are assumed with for a consumer. A role that asks for its owner's is nobody else's to name in a subscription.
+func ExternalID(consumer schema.UserID) string { return fmt.Sprintf("handfast-%d", consumer) }
+
+// client returns the client for a subscription's region and role.
+func (l *Lambda) client(key clientKey) *lambda.Client {
 	if c, ok := l.clients.Get(key); ok {
 		return c
 	}
 	c := l.base.Copy()
 	c.Region = key.region
 	if key.role != "" {
-		c.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(c), key.role))
+		c.Credentials = aws.NewCredentialsCache(stscreds.NewAssumeRoleProvider(sts.NewFromConfig(c), key.role, func(o *stscreds.AssumeRoleOptions) {
+			o.RoleSessionName, o.ExternalID = sessionName, aws.String(ExternalID(key.consumer))
+		}))
 	}
 	made := lambda.NewFromConfig(c, func(o *lambda.Options) {
 		o.Retryer = aws.NopRetryer{} // the subscription's schedule decides
@@ -121,7 +143,8 @@ func regionOf(function string) string {
 
 // Invoke delivers a batch as an event in the shape of SQS. Throttling uses up no attempt; a function's own error does.
 func (l *Lambda) Invoke(ctx context.Context, s *schema.Subscription, batch []schema.Delivery) []schema.Result {
-	client, breaker := l.client(&s.Target), l.breaker(&s.Target)
+	key := l.keyOf(s)
+	client, breaker := l.client(key), l.breaker(breakerKey{key, s.Target.Function})
 	return event.Deliver(ctx, s, batch, func(ctx context.Context, payload []byte) (*schema.Invoked, error) {
 		done, err := breaker.Allow()
 		if err != nil {
@@ -154,8 +177,7 @@ func verdict(err error) error {
 	return err
 }
 
-func (l *Lambda) breaker(t *schema.Target) *gobreaker.TwoStepCircuitBreaker[struct{}] {
-	key := t.Region + " " + t.RoleARN + " " + t.Function
+func (l *Lambda) breaker(key breakerKey) *gobreaker.TwoStepCircuitBreaker[struct{}] {
 	if b, ok := l.breakers.Get(key); ok {
 		return b
 	}

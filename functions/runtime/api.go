@@ -132,7 +132,7 @@ func settled(w http.ResponseWriter, known, first bool) {
 	case !known:
 		refuse(w, http.StatusBadRequest, "InvalidRequestID", "this instance has no invocation of this id")
 	case !first:
-		refuse(w, http.StatusForbidden, "InvalidStateTransition", "the invocation was answered before")
+		refuse(w, http.StatusForbidden, "InvalidStateTransition", "the invocation was answered before, or its time is over")
 	default:
 		accept(w)
 	}

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -43,6 +45,8 @@ func handle(mode string) {
 		os.Exit(1)
 	case "never asks":
 		select {}
+	case "late":
+		answerLate()
 	case "raw":
 		for {
 			id, payload := next()
@@ -57,6 +61,9 @@ type order struct {
 	Bytes int    `json:"bytes"`
 	File  string `json:"file"`
 }
+
+// working counts the invocations that goHandler is at.
+var working atomic.Int32
 
 // goHandler is a handler on AWS's own library.
 func goHandler(ctx context.Context, o order) (any, error) {
@@ -87,9 +94,17 @@ func goHandler(ctx context.Context, o order) (any, error) {
 	case "answer much":
 		return strings.Repeat("z", o.Bytes), nil
 	case "fork":
-		return fork(false), nil
+		return fork(nil, false), nil
 	case "fork away":
-		return fork(true), nil
+		return fork(nil, true), nil
+	case "fork bare":
+		return fork([]string{}, true), nil
+	case "fork many":
+		n := 0
+		for n < o.Bytes && fork(nil, false) > 0 {
+			n++
+		}
+		return n, nil
 	case "environment":
 		return os.Environ(), nil
 	case "descriptors":
@@ -103,16 +118,20 @@ func goHandler(ctx context.Context, o order) (any, error) {
 	case "directory":
 		wd, err := os.Getwd()
 		return []string{wd, os.Getenv("TMPDIR")}, err
-	case "pid":
-		return os.Getpid(), nil
+	case "alone":
+		defer working.Add(-1)
+		others := working.Add(1) - 1
+		time.Sleep(time.Duration(o.Ms) * time.Millisecond)
+		return others, nil
 	}
 	return map[string]any{"echo": o.Do, "pid": os.Getpid()}, nil
 }
 
-// fork leaves a child behind that outlives the handler, and returns its pid; away takes it out of the process group.
-func fork(away bool) int {
+// fork leaves a child behind that outlives the handler, and returns its pid; nil = with the handler's environment. away takes it out of the
+// process group.
+func fork(env []string, away bool) int {
 	cmd := exec.Command("/bin/sleep", "300")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: away}
+	cmd.Env, cmd.SysProcAttr = env, &syscall.SysProcAttr{Setsid: away}
 	if cmd.Start() != nil {
 		return 0
 	}
@@ -143,8 +162,50 @@ func next() (id string, payload []byte) {
 	return resp.Header.Get("Lambda-Runtime-Aws-Request-Id"), payload
 }
 
+// half breaks off in the middle of an answer.
+func half(id string) {
+	conn, err := net.Dial("tcp", os.Getenv("AWS_LAMBDA_RUNTIME_API"))
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /2018-06-01/runtime/invocation/%s/response HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n\"half", id)
+}
+
+// late leaves a child that the host cannot know, to answer in its parent's stead when that was killed.
+func late(id, file string) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = []string{modeVariable + "=late", "AWS_LAMBDA_RUNTIME_API=" + os.Getenv("AWS_LAMBDA_RUNTIME_API"), "ID=" + id, "NOTES=" + file}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		note(file, err)
+	}
+}
+
+// answerLate is that child.
+func answerLate() {
+	for parent := os.Getppid(); os.Getppid() == parent; time.Sleep(10 * time.Millisecond) {
+	}
+	for { // the host takes calls until it has seen its instance's end
+		status, words := post("invocation/"+os.Getenv("ID")+"/response", `"late"`)
+		if status == 0 {
+			note(os.Getenv("NOTES"), "refused", words)
+			return
+		}
+		if status == http.StatusAccepted {
+			note(os.Getenv("NOTES"), "accepted")
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// formerID is that of the invocation before.
+var formerID string
+
 // rawHandler speaks the Runtime API by itself, and badly.
 func rawHandler(id string, payload []byte) {
+	defer func() { formerID = id }()
 	var o order
 	json.Unmarshal(payload, &o)
 	switch o.Do {
@@ -173,6 +234,18 @@ func rawHandler(id string, payload []byte) {
 		b, _ := post("nonsense", "")
 		note(o.File, a, b)
 		post("invocation/"+id+"/error", "no json")
+	case "half an answer":
+		half(id)
+		post("invocation/"+id+"/response", `"whole"`)
+	case "report much":
+		post("invocation/"+id+"/error", `{"errorType":"`+strings.Repeat("z", o.Bytes)+`"}`)
+	case "former id":
+		status, words := post("invocation/"+formerID+"/response", `"late"`)
+		note(o.File, status, words)
+		post("invocation/"+id+"/response", `"mine"`)
+	case "answer late":
+		late(id, o.File)
+		time.Sleep(time.Minute)
 	case "answer and stay":
 		post("invocation/"+id+"/response", `"done"`)
 		select {}

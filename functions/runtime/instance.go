@@ -41,8 +41,10 @@ type job struct {
 type instance struct {
 	pool *pool
 	id   string
-	dir  string // its working directory, gone with it
+	dir  string // with its working directory, gone with it
 	logs *tail
+	// group has all its processes; nil where the machine gives none.
+	group *cgroup
 
 	listener net.Listener
 	server   *http.Server
@@ -84,8 +86,10 @@ func (p *pool) newInstance(code string) (err error) {
 			i.discard()
 		}
 	}()
-	if err := os.MkdirAll(filepath.Join(i.dir, "tmp"), 0o700); err != nil {
-		return err
+	for _, dir := range []string{i.workDir(), i.tempDir()} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
 	}
 	if i.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return err
@@ -104,6 +108,9 @@ func (p *pool) newInstance(code string) (err error) {
 	return nil
 }
 
+func (i *instance) workDir() string { return filepath.Join(i.dir, "work") }
+func (i *instance) tempDir() string { return filepath.Join(i.dir, "tmp") }
+
 func (i *instance) discard() {
 	if i.listener != nil {
 		i.listener.Close()
@@ -111,19 +118,37 @@ func (i *instance) discard() {
 	if i.logs != nil {
 		i.logs.close()
 	}
+	if i.group != nil {
+		i.group.end()
+	}
 	os.RemoveAll(i.dir)
 }
 
-func (i *instance) start(code string) error {
+func (i *instance) start(code string) (err error) {
 	i.cmd = exec.Command(filepath.Join(code, artifact.Bootstrap))
-	i.cmd.Dir, i.cmd.Env = i.dir, i.environment(code)
+	i.cmd.Dir, i.cmd.Env = i.workDir(), i.environment(code)
 	i.cmd.Stdout, i.cmd.Stderr = i.logs.writer, i.logs.writer
 	// A group of its own, so that it can be killed with the children that it forks; and it goes with the node, however that ends.
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err := i.pool.host.starter.start(i.cmd)
+	if groups := i.pool.host.cgroups; groups != nil {
+		if i.group, err = groups.add(i.id, i.pool.version.Memory); err != nil {
+			return err
+		}
+		done, err := i.group.take(i.cmd.SysProcAttr)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	err = i.pool.host.starter.start(i.cmd)
 	i.logs.started()
 	if err != nil {
 		return err
+	}
+	if i.group == nil {
+		if err := writeGroup(i.dir, i.cmd.Process.Pid); err != nil {
+			i.pool.host.opts.Logger.Warn("an instance's processes could not be noted", "function", i.pool.name, "err", err)
+		}
 	}
 	for resource, n := range map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: filesMax} {
 		unix.Prlimit(i.cmd.Process.Pid, resource, &unix.Rlimit{Cur: n, Max: n}, nil) // it may be gone already
@@ -144,7 +169,7 @@ func (i *instance) environment(code string) []string {
 		"AWS_LAMBDA_INITIALIZATION_TYPE=on-demand",
 		"_HANDLER=" + v.Handler,
 		"LAMBDA_TASK_ROOT=" + code,
-		"TMPDIR=" + filepath.Join(i.dir, "tmp"),
+		"TMPDIR=" + i.tempDir(),
 		"LANG=C.UTF-8", "TZ=UTC",
 		"PATH=" + i.pool.host.opts.Path,
 	}
@@ -196,12 +221,13 @@ func (i *instance) expire(j *job) {
 	}
 }
 
-// answer ends the current invocation for its caller. false: there is none of this id, or it has its answer.
+// answer ends the current invocation for its caller. false: there is none of this id, or it has its answer, were it that of the node, which
+// kills the instance.
 func (i *instance) answer(id string, a *schema.Invoked) (known, first bool) {
 	i.mu.Lock()
 	j := i.current
 	known = j != nil && j.call.RequestID == id
-	first = known && !j.answered
+	first = known && !j.answered && i.why == ""
 	if first {
 		j.answered = true
 	}
@@ -213,14 +239,18 @@ func (i *instance) answer(id string, a *schema.Invoked) (known, first bool) {
 	return known, first
 }
 
-// kill ends the process group. The first reason counts.
+// kill ends the processes. The first reason counts.
 func (i *instance) kill(why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.why == "" {
 		i.why = why
 	}
-	if i.state == nil {
+	switch {
+	case i.state != nil:
+	case i.group != nil:
+		i.group.kill()
+	default:
 		syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL)
 	}
 }
@@ -229,10 +259,12 @@ func (i *instance) kill(why string) {
 func (i *instance) reap() {
 	err := i.cmd.Wait()
 	i.initTimer.Stop()
-	syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL) // what it forked
-	sweep(instanceMark + i.id)                        // what left the group
+	ranOut := i.endChildren()
 	i.mu.Lock()
 	i.state = i.cmd.ProcessState
+	if ranOut && i.why == "" {
+		i.why = killedMemory
+	}
 	if i.current != nil {
 		i.current.timer.Stop()
 	}
@@ -246,6 +278,20 @@ func (i *instance) reap() {
 	os.RemoveAll(i.dir)
 	close(i.dead)
 	i.pool.gone(i)
+}
+
+// endChildren ends what the process forked, and tells whether its end was that of its memory.
+func (i *instance) endChildren() (ranOut bool) {
+	if i.group == nil {
+		syscall.Kill(-i.cmd.Process.Pid, syscall.SIGKILL)
+		killMarked(func(id string) bool { return id == i.id }) // what left the process group
+		return false
+	}
+	ranOut = i.group.ranOut()
+	if err := i.group.end(); err != nil {
+		i.pool.host.opts.Logger.Warn("an instance's control group could not be removed", "function", i.pool.name, "err", err)
+	}
+	return ranOut
 }
 
 // endAfterInitError gives a process that reported that it cannot start a moment to end by itself.

@@ -2,12 +2,12 @@ package runtime
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	goruntime "runtime"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // instanceMark begins the variable by which the processes of an instance are known, wherever they have gone.
@@ -61,31 +61,37 @@ func processes(see func(pid int, dir string)) {
 	}
 }
 
-// sweep kills the processes that have a variable in their environment.
-func sweep(variable string) {
-	processes(func(pid int, dir string) {
-		env, err := os.ReadFile(dir + "/environ")
-		if err == nil && (bytes.HasPrefix(env, []byte(variable+"\x00")) || bytes.Contains(env, []byte("\x00"+variable+"\x00"))) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-	})
+// Fields of /proc/PID/stat, counted from the state.
+const (
+	statGroup = 2
+	statStart = 19 // in ticks since the machine's start
+	statPages = 21 // resident
+	statCount = 22
+)
+
+// readStat returns the fields of a process's state. The name before them, in brackets, can hold anything.
+func readStat(dir string) ([]string, error) {
+	raw, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return nil, err
+	}
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) < statCount {
+		return nil, fmt.Errorf("%s/stat has %d fields", dir, len(fields))
+	}
+	return fields, nil
 }
 
 // residentBytes returns the memory of each process group.
 func residentBytes() map[int]int64 {
 	bytesOf, page := map[int]int64{}, int64(os.Getpagesize())
 	processes(func(_ int, dir string) {
-		raw, err := os.ReadFile(dir + "/stat")
+		stat, err := readStat(dir)
 		if err != nil {
 			return
 		}
-		// The name in brackets can hold anything; fields are counted from behind it: state, ppid, pgrp … rss.
-		fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
-		if len(fields) < 22 {
-			return
-		}
-		group, _ := strconv.Atoi(fields[2])
-		pages, _ := strconv.ParseInt(fields[21], 10, 64)
+		group, _ := strconv.Atoi(stat[statGroup])
+		pages, _ := strconv.ParseInt(stat[statPages], 10, 64)
 		bytesOf[group] += pages * page
 	})
 	return bytesOf

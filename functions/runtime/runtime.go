@@ -35,6 +35,7 @@ type Options struct {
 	Artifacts  schema.Artifacts
 	Catalog    *catalog.Catalog
 	Path       string // PATH of the handlers; "" = /usr/local/bin:/usr/bin:/bin
+	Cgroup     string // the directory of cgroup v2 beneath which instances have groups of their own; "" = the one of this process
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -48,6 +49,8 @@ type poolKey struct {
 type Host struct {
 	opts    Options
 	starter *starter
+	cgroups *cgroups // nil = the machine gives none
+	lock    *os.File // of the directory
 	metrics *metrics
 	work    sync.WaitGroup
 	stop    chan struct{}
@@ -65,30 +68,51 @@ type Host struct {
 	closed   bool
 }
 
-// New starts a host. What an earlier one left in its directory, dead by now, is removed. Close ends it.
+// New starts a host. What an earlier one left, processes included, is ended and removed first; that another one runs in the same directory is
+// an error. Close ends it.
 func New(o Options) (*Host, error) {
 	if o.Path == "" {
 		o.Path = "/usr/local/bin:/usr/bin:/bin"
 	}
 	h := &Host{opts: o, metrics: newMetrics(o.Registerer), stop: make(chan struct{}), changed: make(chan struct{}, 1),
 		pools: map[poolKey]*pool{}, logs: map[string]*logFile{}, inFlight: map[schema.FunctionID]int{}, left: map[string]bool{}}
-	var err error
-	if h.opts.Dir, err = filepath.Abs(o.Dir); err != nil {
+	if err := h.prepare(); err != nil {
 		return nil, err
-	}
-	if err := os.RemoveAll(h.runDir()); err != nil {
-		return nil, err
-	}
-	for _, dir := range []string{h.runDir(), h.codeDir()} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
 	}
 	h.starter = newStarter()
 	o.Catalog.Watch(h.noticed)
 	h.work.Go(h.tend)
-	h.work.Go(h.watchMemory)
+	if h.cgroups == nil || !h.cgroups.memory {
+		h.work.Go(h.watchMemory)
+	}
 	return h, nil
+}
+
+// prepare makes the host's directory its own, and as new but for the code.
+func (h *Host) prepare() (err error) {
+	if h.opts.Dir, err = filepath.Abs(h.opts.Dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(h.codeDir(), 0o700); err != nil {
+		return err
+	}
+	if h.lock, err = lockDirectory(h.opts.Dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			h.lock.Close()
+		}
+	}()
+	if h.cgroups, err = openCgroups(h.opts.Cgroup, h.opts.Dir); err != nil {
+		h.opts.Logger.Info("functions run without control groups", "because", err)
+	} else {
+		h.opts.Logger.Info("functions run in control groups", "beneath", filepath.Dir(h.cgroups.prefix), "memory", h.cgroups.memory, "processes", h.cgroups.pids)
+	}
+	if err := errors.Join(endLeft(h.runDir()), os.RemoveAll(h.runDir())); err != nil {
+		return err
+	}
+	return os.MkdirAll(h.runDir(), 0o700)
 }
 
 func (h *Host) runDir() string  { return filepath.Join(h.opts.Dir, "run") }
@@ -112,7 +136,7 @@ func (h *Host) Close() error {
 	for _, l := range h.logs {
 		l.close(false)
 	}
-	return nil
+	return h.lock.Close()
 }
 
 // Run invokes a function and returns how that ended: an error means that the function did not run. Busy: it is at its limit.

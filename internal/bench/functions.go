@@ -38,11 +38,11 @@ type FunctionOptions struct {
 
 // FunctionRow is one line of the result.
 type FunctionRow struct {
-	Work     string  `json:"work"`
-	Unit     string  `json:"unit"`
-	Handfast float64 `json:"handfast"`
-	Emulator float64 `json:"emulator,omitempty"`
-	Note     string  `json:"note,omitempty"`
+	Work     string   `json:"work"`
+	Unit     string   `json:"unit"`
+	Handfast float64  `json:"handfast"`
+	Emulator *float64 `json:"emulator,omitempty"` // nil = not measured
+	Note     string   `json:"note,omitempty"`
 }
 
 const (
@@ -167,7 +167,7 @@ func (f *functionBench) rows() ([]FunctionRow, error) {
 		return nil, err
 	}
 	defer cl.Close()
-	if err := f.deploy(cl); err != nil {
+	if err := deploy(cl, functionName, f.Handler); err != nil {
 		return nil, err
 	}
 	ours := newInvoker(f.server.url, functionName, f.server.token)
@@ -177,27 +177,31 @@ func (f *functionBench) rows() ([]FunctionRow, error) {
 		return nil, err
 	}
 	rows = append(rows, FunctionRow{Work: "cold start, median", Unit: "ms", Handfast: cold})
-	theirs, stop, err := f.emulator()
+	theirs, stop, err := f.emulator(f.Handler, (*invoker).once)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
 	ours.load(warmInstances, time.Second)
 	rows = append(rows, f.compare(ours, theirs)...)
-	rows = append(rows, correctness(ours, theirs)...)
+	verdicts, err := f.verdicts(cl)
+	if err != nil {
+		return nil, err
+	}
+	rows = append(rows, verdicts...)
 	if n, bytes := instanceMemory(); n > 0 {
 		rows = append(rows, FunctionRow{Work: "memory of an idle instance", Unit: "MiB", Handfast: float64(bytes) / float64(n) / (1 << 20), Note: fmt.Sprintf("%d instances", n)})
 	}
 	return rows, nil
 }
 
-func (f *functionBench) deploy(cl *client.Client) error {
-	zip, err := artifact.Pack(f.Handler)
+func deploy(cl *client.Client, name, dir string) error {
+	zip, err := artifact.Pack(dir)
 	if err != nil {
 		return err
 	}
 	limit, memory, timeout := warmInstances, 512, client.Seconds(20*time.Second)
-	_, err = cl.DeployFunction(context.Background(), functionName, zip, client.FunctionSettings{MaxInstances: &limit, Memory: &memory, Timeout: &timeout})
+	_, err = cl.DeployFunction(context.Background(), name, zip, client.FunctionSettings{MaxInstances: &limit, Memory: &memory, Timeout: &timeout})
 	return err
 }
 
@@ -241,54 +245,29 @@ func (f *functionBench) compare(ours, theirs *invoker) (rows []FunctionRow) {
 		row := FunctionRow{Work: fmt.Sprintf("invocations/s, %d at once", atOnce), Unit: "1/s", Handfast: rate, Note: fmt.Sprintf("wrong: %d", wrong)}
 		var theirTook []time.Duration
 		if theirs != nil {
+			var theirRate float64
 			var theirWrong int64
-			row.Emulator, theirTook, theirWrong = theirs.load(atOnce, f.Measure)
+			theirRate, theirTook, theirWrong = theirs.load(atOnce, f.Measure)
+			row.Emulator = &theirRate
 			row.Note += fmt.Sprintf(", emulator %d", theirWrong)
 		}
 		rows = append(rows, row)
 		if atOnce == 1 {
-			rows = append(rows, FunctionRow{Work: "warm invocation, p50", Unit: "µs", Handfast: quantile(took, 0.5), Emulator: quantile(theirTook, 0.5)},
-				FunctionRow{Work: "warm invocation, p99", Unit: "µs", Handfast: quantile(took, 0.99), Emulator: quantile(theirTook, 0.99)})
+			for _, q := range []float64{0.5, 0.99} {
+				row := FunctionRow{Work: fmt.Sprintf("warm invocation, p%.0f", 100*q), Unit: "µs", Handfast: quantile(took, q)}
+				if theirs != nil {
+					their := quantile(theirTook, q)
+					row.Emulator = &their
+				}
+				rows = append(rows, row)
+			}
 		}
 	}
 	return rows
 }
 
-// correctness is 1 for what is as at AWS.
-func correctness(ours, theirs *invoker) []FunctionRow {
-	checks := []struct {
-		name string
-		is   func(i *invoker) bool
-	}{
-		{"right: the header of a function's error", func(i *invoker) bool {
-			resp, _, err := i.call(`"no object"`)
-			return err == nil && resp.StatusCode == 200 && resp.Header.Get("X-Amz-Function-Error") != ""
-		}},
-		{"right: Event is accepted with 202", func(i *invoker) bool {
-			resp, body, err := i.call(functionPayload, "X-Amz-Invocation-Type", "Event")
-			return err == nil && resp.StatusCode == 202 && len(body) == 0
-		}},
-	}
-	var rows []FunctionRow
-	for _, c := range checks {
-		row := FunctionRow{Work: c.name, Unit: "1 = yes", Handfast: truth(c.is(ours))}
-		if theirs != nil {
-			row.Emulator = truth(c.is(theirs))
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func truth(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
-
-// emulator starts the AWS Runtime Interface Emulator with the same handler, where there is one.
-func (f *functionBench) emulator() (*invoker, func(), error) {
+// emulator starts the AWS Runtime Interface Emulator with the handler of a directory, where there is an emulator.
+func (f *functionBench) emulator(handler string, ready func(*invoker) bool) (*invoker, func(), error) {
 	if f.Emulator == "" {
 		return nil, func() {}, nil
 	}
@@ -300,7 +279,7 @@ func (f *functionBench) emulator() (*invoker, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.Command(f.Emulator, "--runtime-interface-emulator-address", address, "--runtime-api-address", api, "--log-level", "error", filepath.Join(f.Handler, artifact.Bootstrap))
+	cmd := exec.Command(f.Emulator, "--runtime-interface-emulator-address", address, "--runtime-api-address", api, "--log-level", "error", filepath.Join(handler, artifact.Bootstrap))
 	cmd.Dir = f.scratch
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -308,7 +287,7 @@ func (f *functionBench) emulator() (*invoker, func(), error) {
 	}
 	stop := func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); cmd.Wait() }
 	i := newInvoker("http://"+address, "function", "")
-	for end := time.Now().Add(20 * time.Second); !i.once(); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ready(i); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			stop()
 			return nil, nil, fmt.Errorf("the emulator did not answer")
@@ -362,7 +341,21 @@ func functionTable(out io.Writer, rows []FunctionRow) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "work\thandfast\temulator\tunit\tnote")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Work, number(r.Handfast), number(r.Emulator), r.Unit, r.Note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Work, cell(r.Unit, &r.Handfast), cell(r.Unit, r.Emulator), r.Unit, r.Note)
 	}
 	return w.Flush()
+}
+
+func cell(unit string, value *float64) string {
+	switch {
+	case value == nil:
+		return "-"
+	case *value == 0 && unit != unitVerdict: // measured, and nothing came of it
+		return "0"
+	case unit != unitVerdict:
+		return number(*value)
+	case *value == 1:
+		return "correct"
+	}
+	return "incorrect"
 }

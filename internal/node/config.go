@@ -34,6 +34,7 @@ type Config struct {
 	LambdaEndpoint      string   // instead of AWS's own; "" = AWS
 	DebugListen         string   // address of the profiler, "" = none; keep it private
 	FunctionPath        string   // PATH of the handlers that the node hosts; "" = the system's usual one
+	FunctionCgroup      string   // directory of cgroup v2 beneath which handlers have groups of their own; "" = the one of this process
 
 	ReadTimeout time.Duration // for a whole request; 0 = 20 s
 	IdleTimeout time.Duration // for a connection between two requests; 0 = 120 s

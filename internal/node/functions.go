@@ -29,7 +29,7 @@ func (n *Node) openFunctions(ctx context.Context, registry prometheus.Registerer
 		return nil
 	}
 	n.host, err = runtime.New(runtime.Options{Dir: filepath.Join(n.cfg.Dir, "functions"), Artifacts: artifacts, Catalog: n.catalog, Path: n.cfg.FunctionPath,
-		Logger: n.cfg.Logger, Registerer: registry})
+		Cgroup: n.cfg.FunctionCgroup, Logger: n.cfg.Logger, Registerer: registry})
 	if err != nil {
 		return err
 	}
