@@ -60,7 +60,7 @@ func (g *Gateway) publishMessage(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	results, err := g.publish(c, u, in)
+	results, err := g.publish(caller{c, u}, in)
 	if err != nil {
 		return err
 	}
@@ -84,6 +84,10 @@ type wirePublished struct {
 	Error     *problem         `json:"error,omitempty"`
 }
 
+type wireBatchResults struct {
+	Results []wirePublished `json:"results"`
+}
+
 func (g *Gateway) publishMessages(c *fiber.Ctx) error {
 	u, err := g.user(c)
 	if err != nil {
@@ -93,35 +97,32 @@ func (g *Gateway) publishMessages(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	results, err := g.publish(c, u, in)
+	results, err := g.publish(caller{c, u}, in)
 	if err != nil {
 		return err
 	}
-	out := struct {
-		status
-		Results []wirePublished `json:"results"`
-	}{okay, make([]wirePublished, len(results))}
+	status, out := "ok", wireBatchResults{make([]wirePublished, len(results))}
 	for i, r := range results {
 		if r.Err != nil {
 			p, _ := problemOf(r.Err)
 			out.Results[i].Error = &p
-			out.Status = "partial"
+			status = "partial"
 			continue
 		}
 		out.Results[i] = wirePublished{ID: r.ID, Duplicate: r.Duplicate}
 	}
-	return ok(c, out)
+	return answer(c, status, out)
 }
 
 // publish asks whether the user may, and has the messages written.
-func (g *Gateway) publish(c *fiber.Ctx, u *schema.User, in intake) ([]schema.Published, error) {
+func (g *Gateway) publish(by caller, in intake) ([]schema.Published, error) {
 	ctx, cancel := call()
 	defer cancel()
 	if err := checkID("topic_id", in.topic); err != nil {
 		return nil, err
 	}
-	publisher := actor(u, in.publisher)
-	topic, pattern, err := g.topicFor(ctx, c, u, publisher, schema.ActionPublish, in.topic)
+	publisher := by.or(in.publisher)
+	topic, pattern, err := g.topicFor(ctx, by, publisher, schema.ActionPublish, in.topic)
 	if err != nil {
 		return nil, err
 	}
@@ -345,21 +346,14 @@ func rawEnvelope(c *fiber.Ctx) (intake, schema.Publish, error) {
 	if err := wantPlain(c); err != nil {
 		return in, m, err
 	}
-	q, err := queries(c, "topic_id", "publisher_id", "key", "delay", "idempotency_key")
-	if err != nil {
-		return in, m, err
+	q := paramsOf(c, "topic_id", "publisher_id", "key", "delay", "idempotency_key")
+	in.topic, in.publisher = neededID[schema.TopicID](q, "topic_id"), optionalID[schema.UserID](q, "publisher_id")
+	m.Key, m.IdempotencyKey = q.text("key"), q.text("idempotency_key")
+	if q.err != nil {
+		return in, m, q.err
 	}
-	topic, err := queryID(q, "topic_id", true)
-	if err != nil {
-		return in, m, err
-	}
-	publisher, err := queryID(q, "publisher_id", false)
-	if err != nil {
-		return in, m, err
-	}
-	in.topic, in.publisher = schema.TopicID(topic), schema.UserID(publisher)
-	m.Key, m.IdempotencyKey = q["key"], q["idempotency_key"]
-	if raw := q["delay"]; raw != "" {
+	var err error
+	if raw := q.text("delay"); raw != "" {
 		if m.Delay, err = parseSeconds(raw); err != nil {
 			return in, m, err
 		}
