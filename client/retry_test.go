@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -133,23 +134,22 @@ func TestNobodyThere(t *testing.T) {
 }
 
 func TestBatchRepeatsWhatWasBusy(t *testing.T) {
-	sent := [][]string{}
+	type batch struct {
+		Key      string `json:"idempotency_key"`
+		Messages []struct {
+			Content string `json:"message_content"`
+			Key     string `json:"idempotency_key"`
+		} `json:"messages"`
+	}
+	var sent []batch
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body struct {
-			Messages []struct {
-				Content string `json:"message_content"`
-			} `json:"messages"`
-		}
+		var body batch
 		json.NewDecoder(r.Body).Decode(&body)
-		var names []string
-		for _, m := range body.Messages {
-			names = append(names, m.Content)
-		}
-		if sent = append(sent, names); len(sent) == 1 {
+		if sent = append(sent, body); len(sent) == 1 {
 			w.Write([]byte(`{"status":"partial","results":[{"message_id":1},{"error":{"detail":"full","kind":"busy"}},{"error":{"detail":"bad","kind":"invalid"}}]}`))
 			return
 		}
-		w.Write([]byte(`{"status":"ok","results":[{"message_id":2}]}`))
+		w.Write([]byte(`{"status":"partial","results":[{"message_id":1,"duplicate":true},{"message_id":2},{"error":{"detail":"bad","kind":"invalid"}}]}`))
 	}))
 	defer s.Close()
 	c, err := client.New(client.Options{Server: s.URL})
@@ -157,11 +157,11 @@ func TestBatchRepeatsWhatWasBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	got, err := c.PublishBatch(t.Context(), 1, []client.Message{{Content: []byte("a")}, {Content: []byte("b")}, {Content: []byte("c")}})
-	if err != nil || len(got) != 3 || got[0].ID != 1 || got[1].ID != 2 || got[1].Err != nil || got[2].Err == nil || got[2].Err.Kind != schema.Invalid {
+	got, err := c.PublishBatch(t.Context(), 1, []client.Message{{Content: []byte("a")}, {Content: []byte("b")}, {Content: []byte("c"), IdempotencyKey: "own"}})
+	if err != nil || len(got) != 3 || got[0].ID != 1 || got[0].Duplicate || got[1].ID != 2 || got[1].Err != nil || got[2].Err == nil || got[2].Err.Kind != schema.Invalid {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if len(sent) != 2 || len(sent[1]) != 1 || sent[1][0] != "b" {
+	if len(sent) != 2 || sent[0].Key == "" || !reflect.DeepEqual(sent[0], sent[1]) || sent[0].Messages[0].Key != "" || sent[0].Messages[2].Key != "own" {
 		t.Errorf("sent %q", sent)
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/base64"
 	"strconv"
 	"strings"
@@ -39,9 +40,10 @@ type wirePublish struct {
 }
 
 type wirePublishBatch struct {
-	Topic     schema.TopicID `json:"topic_id"`
-	Publisher schema.UserID  `json:"publisher_id"`
-	Messages  []wireMessage  `json:"messages"`
+	Topic          schema.TopicID `json:"topic_id"`
+	Publisher      schema.UserID  `json:"publisher_id"`
+	IdempotencyKey string         `json:"idempotency_key"`
+	Messages       []wireMessage  `json:"messages"`
 }
 
 // intake is what a publish request asks for, in whichever form it came.
@@ -146,12 +148,8 @@ func (g *Gateway) readMessage(c *fiber.Ctx) (intake, error) {
 		if err := decode(c, &w); err != nil {
 			return intake{}, err
 		}
-		if header := c.Get(headerIdempotencyKey); header != "" && w.IdempotencyKey == "" {
-			key, err := idempotencyKey(header)
-			if err != nil {
-				return intake{}, err
-			}
-			w.IdempotencyKey = key
+		if err := headerKey(c, &w.IdempotencyKey); err != nil {
+			return intake{}, err
 		}
 		m, err := w.message()
 		return intake{w.Topic, w.Publisher, []schema.Publish{m}}, err
@@ -210,7 +208,10 @@ func (g *Gateway) readBatch(c *fiber.Ctx) (intake, error) {
 		}
 		in.messages[i] = m
 	}
-	return in, checkBatch(in.messages)
+	if err := headerKey(c, &w.IdempotencyKey); err != nil {
+		return in, err
+	}
+	return in, cmp.Or(checkBatch(in.messages), ofOneBatch(in.messages, w.IdempotencyKey))
 }
 
 func readEvents(c *fiber.Ctx) (intake, error) {
@@ -231,7 +232,21 @@ func readEvents(c *fiber.Ctx) (intake, error) {
 		}
 		in.messages = append(in.messages, one)
 	}
-	return in, checkBatch(in.messages)
+	return in, cmp.Or(checkBatch(in.messages), ofOneBatch(in.messages, m.IdempotencyKey))
+}
+
+// ofOneBatch gives the messages of a batch that has an idempotency key their own, which are the batch's and their places. Those without
+// an ordering key go to one partition, so that they share a commit.
+func ofOneBatch(messages []schema.Publish, key string) error {
+	if len(key) > schema.KeyBytesMax {
+		return errKeyTooLong
+	}
+	for i := range messages {
+		if m := &messages[i]; key != "" && m.IdempotencyKey == "" {
+			m.Together, m.IdempotencyKey = key, key+"\x00"+strconv.Itoa(i)
+		}
+	}
+	return nil
 }
 
 func checkBatch(messages []schema.Publish) error {
@@ -280,13 +295,15 @@ func (w *wireMessage) message() (schema.Publish, error) {
 // bytesOf shares a string's bytes. Nobody writes into a message's content.
 func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
+var errKeyTooLong = schema.Errorf(schema.Invalid, "keys have at most %d bytes", schema.KeyBytesMax)
+
 // checkMessage holds a message against the limits.
 func checkMessage(m *schema.Publish) error {
 	switch {
 	case len(m.Content) > schema.ContentBytesMax:
 		return schema.Errorf(schema.TooLarge, "the content has more than %d bytes", schema.ContentBytesMax)
 	case len(m.Key) > schema.KeyBytesMax, len(m.IdempotencyKey) > schema.KeyBytesMax:
-		return schema.Errorf(schema.Invalid, "keys have at most %d bytes", schema.KeyBytesMax)
+		return errKeyTooLong
 	case m.Delay < 0 || m.Delay > schema.DelayMax:
 		return schema.Errorf(schema.Invalid, "delay must be between 0 and %v", schema.DelayMax)
 	case len(m.Attributes) > schema.AttributesMax:
@@ -358,10 +375,7 @@ func rawEnvelope(c *fiber.Ctx) (intake, schema.Publish, error) {
 			return in, m, err
 		}
 	}
-	if header := c.Get(headerIdempotencyKey); header != "" && m.IdempotencyKey == "" {
-		m.IdempotencyKey, err = idempotencyKey(header)
-	}
-	return in, m, err
+	return in, m, headerKey(c, &m.IdempotencyKey)
 }
 
 // binaryContent takes the body as the content: of a CloudEvent in binary mode, or of a message that is nothing but bytes.
@@ -392,6 +406,14 @@ func binaryContent(c *fiber.Ctx, m *schema.Publish) error {
 	m.ContentType = string(c.Request().Header.ContentType())
 	m.Content = c.Request().Body() // valid until the handler returns, and encoded before that
 	return nil
+}
+
+// headerKey takes the idempotency key from the header, where nothing else gave one.
+func headerKey(c *fiber.Ctx, key *string) (err error) {
+	if header := c.Get(headerIdempotencyKey); header != "" && *key == "" {
+		*key, err = idempotencyKey(header)
+	}
+	return err
 }
 
 // idempotencyKey reads the header: an sf-string, in quotes, or the bare key that many clients send.
