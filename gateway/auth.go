@@ -52,28 +52,35 @@ func forbidden(d schema.Decision) error {
 	return schema.Errorf(schema.Forbidden, "%s", reason)
 }
 
-// topicFor finds a topic and asks whether the action is allowed on it. A topic that is not there and one that the user may not
-// see answer alike.
-func (g *Gateway) topicFor(ctx context.Context, by caller, as schema.UserID, action schema.Action, id schema.TopicID) (*schema.Topic, *schema.Pattern, error) {
+// onTopic is what a user may do something with, and how much.
+type onTopic struct {
+	*schema.Topic
+	pattern *schema.Pattern
+	limits  schema.Limits
+}
+
+// topicFor finds a topic and asks whether the action is allowed on it; as = 0 is the caller itself. A topic that is not there and one that
+// the user may not see answer alike.
+func (g *Gateway) topicFor(ctx context.Context, by caller, as schema.UserID, action schema.Action, id schema.TopicID) (onTopic, error) {
 	topic, rule, pattern := g.cfg.Catalog.Topic(id)
 	if topic == nil {
 		if g.cfg.Catalog.Sync(ctx) == nil { // maybe another node made it a moment ago
 			topic, rule, pattern = g.cfg.Catalog.Topic(id)
 		}
 		if topic == nil {
-			return nil, nil, errNoTopic
+			return onTopic{}, errNoTopic
 		}
 	}
 	as = by.or(as)
 	r := schema.AuthRequest{Action: action, As: as, Topic: topic, Rule: rule, Granted: g.cfg.Catalog.Granted(id, as)}
 	d := g.decide(ctx, by, &r)
 	if d.Allow {
-		return topic, pattern, nil
+		return onTopic{topic, pattern, d.Limits}, nil
 	}
 	if !g.maySee(ctx, by, topic) {
-		return nil, nil, errNoTopic
+		return onTopic{}, errNoTopic
 	}
-	return nil, nil, forbidden(d)
+	return onTopic{}, forbidden(d)
 }
 
 // maySee asks whether a user may see a topic.

@@ -75,12 +75,13 @@ type Gateway struct {
 	cfg     Config
 	app     *fiber.App
 	limits  *limiters
+	quotas  *quotas
 	metrics *metrics
 }
 
 // New makes a gateway that does not listen yet.
 func New(cfg Config) *Gateway {
-	g := &Gateway{cfg: cfg, limits: newLimiters(cfg.UserRate), metrics: newMetrics(cfg.Registry)}
+	g := &Gateway{cfg: cfg, limits: newLimiters(cfg.UserRate), quotas: newQuotas(), metrics: newMetrics(cfg.Registry)}
 	g.app = fiber.New(fiber.Config{
 		AppName:               "handfast",
 		ErrorHandler:          g.failUnread, // errors of handlers end in measure

@@ -31,7 +31,7 @@ func (g *Gateway) mayGrant(ctx context.Context, by caller, action schema.Action,
 	if err := cmp.Or(checkID("topic_id", in.Topic), checkID("publisher_id", in.Publisher)); err != nil {
 		return err
 	}
-	_, _, err := g.topicFor(ctx, by, 0, action, in.Topic)
+	_, err := g.topicFor(ctx, by, 0, action, in.Topic)
 	return err
 }
 
@@ -53,7 +53,7 @@ func (g *Gateway) listGrants(ctx context.Context, by caller, q *params) (out wir
 	if err := g.cfg.Catalog.Sync(ctx); err != nil {
 		return out, err
 	}
-	if _, _, err := g.topicFor(ctx, by, 0, schema.ActionGrant, topic); err != nil {
+	if _, err := g.topicFor(ctx, by, 0, schema.ActionGrant, topic); err != nil {
 		return out, err
 	}
 	out.Grants = []wireGranted{}

@@ -124,18 +124,23 @@ func (g *Gateway) publish(by caller, in intake) ([]schema.Published, error) {
 		return nil, err
 	}
 	publisher := by.or(in.publisher)
-	topic, pattern, err := g.topicFor(ctx, by, publisher, schema.ActionPublish, in.topic)
+	topic, err := g.topicFor(ctx, by, publisher, schema.ActionPublish, in.topic)
 	if err != nil {
 		return nil, err
 	}
-	level, err := schema.ParseAckLevel(pattern.AckLevel)
+	level, err := schema.ParseAckLevel(topic.pattern.AckLevel)
 	if err != nil {
 		return nil, err
+	}
+	if topic.limits != (schema.Limits{}) {
+		if err := g.quotas.check(publisher, topic, in.messages); err != nil {
+			return nil, err
+		}
 	}
 	for i := range in.messages {
 		in.messages[i].Publisher = publisher
 	}
-	results := g.cfg.Broker.Publish(ctx, topic, level, in.messages)
+	results := g.cfg.Broker.Publish(ctx, topic.Topic, level, in.messages)
 	g.metrics.publishedResults(results)
 	return results, nil
 }

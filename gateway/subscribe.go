@@ -29,7 +29,7 @@ func (g *Gateway) subscribe(ctx context.Context, by caller, in *wireSubscribe) (
 
 // agree makes a subscription and asks both sides for what consent can be had at once.
 func (g *Gateway) agree(ctx context.Context, by caller, spec schema.Subscription) (*schema.Subscription, error) {
-	topic, _, err := g.topicFor(ctx, by, spec.Consumer, schema.ActionSubscribe, spec.Topic)
+	topic, err := g.topicFor(ctx, by, spec.Consumer, schema.ActionSubscribe, spec.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (g *Gateway) agree(ctx context.Context, by caller, spec schema.Subscription
 	if err := g.startAtMessage(ctx, &spec); err != nil {
 		return nil, err
 	}
-	approved := g.decide(ctx, by, &schema.AuthRequest{Action: schema.ActionAutoApprove, As: spec.Consumer, Topic: topic,
+	approved := g.decide(ctx, by, &schema.AuthRequest{Action: schema.ActionAutoApprove, As: spec.Consumer, Topic: topic.Topic,
 		Rule: g.cfg.Catalog.Rule(topic.Rule), Granted: g.cfg.Catalog.Granted(topic.ID, spec.Consumer)}).Allow
 	if spec.Target.Type == schema.TargetWebhook {
 		spec.Secrets = []schema.Secret{{Key: g.cfg.NewSecret()}}

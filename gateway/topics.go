@@ -139,7 +139,7 @@ func (g *Gateway) updateTopic(ctx context.Context, by caller, in *wireTopicChang
 		}
 		pattern = &id
 	}
-	if _, _, err := g.topicFor(ctx, by, 0, schema.ActionUpdateTopic, in.ID); err != nil {
+	if _, err := g.topicFor(ctx, by, 0, schema.ActionUpdateTopic, in.ID); err != nil {
 		return out, err
 	}
 	t, err := g.cfg.Catalog.UpdateTopic(ctx, in.ID, func(t *schema.Topic) {
@@ -173,7 +173,7 @@ func (g *Gateway) deleteTopic(ctx context.Context, by caller, in *wireTopicOnly)
 	if err := checkID("topic_id", in.ID); err != nil {
 		return nothing{}, err
 	}
-	if _, _, err := g.topicFor(ctx, by, 0, schema.ActionDeleteTopic, in.ID); err != nil {
+	if _, err := g.topicFor(ctx, by, 0, schema.ActionDeleteTopic, in.ID); err != nil {
 		return nothing{}, err
 	}
 	return nothing{}, g.cfg.Catalog.DeleteTopic(ctx, in.ID)
