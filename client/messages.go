@@ -15,7 +15,7 @@ import (
 type Message struct {
 	Content     []byte
 	ContentType string // "" = text, or none for content that is not UTF-8
-	Key         string // messages of one key keep their order
+	Key         string // messages of one key keep their order on ordered subscriptions; a message without a key has none
 	Attributes  map[string]string
 	Delay       time.Duration
 	// IdempotencyKey makes a repeated publish the same message; "" = a new one for each call, so that the call can be repeated.

@@ -53,7 +53,7 @@ func (t *terms) register(c *cobra.Command) {
 	f.IntVar(&t.target.Concurrency, "concurrency", 0, "attempts at the same time (default 16)")
 	f.Float64Var(&t.target.Rate, "rate", 0, "attempts a second; 0 = no bound")
 	f.StringVar(&t.guarantee, "guarantee", "", "at_least_once or at_most_once (default: what the topic's pattern says)")
-	f.BoolVar(&t.ordered, "ordered", false, "in order for each key (default: what the topic's pattern says)")
+	f.BoolVar(&t.ordered, "ordered", false, "in order for each key; messages without a key have none (default: what the topic's pattern says)")
 	f.StringVar(&t.filter, "filter", "", `which messages, such as {"kind": ["order", {"prefix": "refund."}]}; {} = all`)
 	f.Int64SliceVar(&t.accept, "accept", nil, "users whose messages are taken (default: everybody's)")
 	f.DurationVar(&t.deadline, "ack-deadline", 0, "how long a message is yours, 10s to 600s (default 30s)")
