@@ -1,23 +1,34 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 
 	"github.com/handfast-mq/handfast/schema"
 )
 
-const bearer = "Bearer "
+var bearer = []byte("Bearer ")
+
+// bearerToken finds the token of a request, nil when it has none. Of two Authorization headers nobody knows which one counts.
+func bearerToken(h *fasthttp.RequestHeader) []byte {
+	fields := h.PeekAll(fiber.HeaderAuthorization)
+	if len(fields) != 1 || len(fields[0]) <= len(bearer) || !bytes.EqualFold(fields[0][:len(bearer)], bearer) {
+		return nil
+	}
+	return fields[0][len(bearer):]
+}
 
 // user authenticates a request and counts it against the user's rate.
 func (g *Gateway) user(c *fiber.Ctx) (*schema.User, error) {
-	header := c.Request().Header.Peek(fiber.HeaderAuthorization)
-	if len(header) <= len(bearer) || string(header[:len(bearer)]) != bearer {
-		return nil, schema.Errorf(schema.Unauthenticated, "an Authorization header with a bearer token is needed")
+	token := bearerToken(&c.Request().Header)
+	if token == nil {
+		return nil, schema.Errorf(schema.Unauthenticated, "one Authorization header with a bearer token is needed")
 	}
-	u := g.cfg.Catalog.Authenticate(header[len(bearer):], time.Now())
+	u := g.cfg.Catalog.Authenticate(token, time.Now())
 	if u == nil {
 		return nil, errToken
 	}

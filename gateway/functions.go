@@ -41,8 +41,7 @@ func (g *Gateway) requestConfig(h *fasthttp.RequestHeader) (c fasthttp.RequestCo
 }
 
 func (g *Gateway) bodyBytesMax(h *fasthttp.RequestHeader) int {
-	token, is := bytes.CutPrefix(h.Peek(fiber.HeaderAuthorization), []byte(bearer))
-	if is && bytes.HasPrefix(h.RequestURI(), []byte(deployPath)) && g.cfg.Catalog.Authenticate(token, time.Now()) != nil {
+	if bytes.HasPrefix(h.RequestURI(), []byte(deployPath)) && g.cfg.Catalog.Authenticate(bearerToken(h), time.Now()) != nil {
 		return schema.ArtifactBytesMax
 	}
 	return bodyBytesMax

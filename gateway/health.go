@@ -62,7 +62,7 @@ func (g *Gateway) measure(c *fiber.Ctx) error {
 		}
 	}
 	route := c.Route().Path
-	if c.Response().StatusCode() == fiber.StatusNotFound && route == "/" {
+	if route == "/" { // nothing but this handler
 		route = "none"
 	}
 	g.metrics.count(route, c.Response().StatusCode())

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -405,7 +406,11 @@ func binaryContent(c *fiber.Ctx, m *schema.Publish) error {
 			if err != nil {
 				return err
 			}
-			m.Attributes = append(m.Attributes, schema.Attribute{Name: strings.ToLower(name), Value: value})
+			name = strings.ToLower(name)
+			if slices.ContainsFunc(m.Attributes, func(a schema.Attribute) bool { return a.Name == name }) {
+				return schema.Errorf(schema.Invalid, "the attribute %q is there twice", clip(name))
+			}
+			m.Attributes = append(m.Attributes, schema.Attribute{Name: name, Value: value})
 		}
 	}
 	m.ContentType = string(c.Request().Header.ContentType())
@@ -415,8 +420,12 @@ func binaryContent(c *fiber.Ctx, m *schema.Publish) error {
 
 // headerKey takes the idempotency key from the header, where nothing else gave one.
 func headerKey(c *fiber.Ctx, key *string) (err error) {
-	if header := c.Get(headerIdempotencyKey); header != "" && *key == "" {
-		*key, err = idempotencyKey(header)
+	fields := c.Request().Header.PeekAll(headerIdempotencyKey)
+	switch {
+	case len(fields) > 1:
+		return schema.Errorf(schema.Invalid, "Idempotency-Key is there twice")
+	case len(fields) == 1 && len(fields[0]) > 0 && *key == "":
+		*key, err = idempotencyKey(string(fields[0]))
 	}
 	return err
 }

@@ -12,7 +12,7 @@ func (g *Gateway) routes() {
 	a.Post("/publish_message", g.publishMessage)
 	a.Post("/publish_messages", g.publishMessages)
 	a.Get("/message_status", query(g, g.messageStatus, "message_id"))
-	a.Get("/message", g.pullMessages)
+	a.Add("GET", "/message", g.pullMessages) // and no HEAD: it hands messages out
 	a.Post("/ack", body(g, g.ack))
 	a.Post("/nack", body(g, g.nack))
 	a.Post("/extend", body(g, g.extend))
@@ -32,7 +32,7 @@ func (g *Gateway) routes() {
 	a.Post("/approve_subscription", g.onSubscription(schema.ActionApprove, g.approve))
 	a.Post("/reject_subscription", g.onSubscription(schema.ActionReject, g.reject))
 	a.Post("/verify_subscription", g.onSubscription(schema.ActionConsume, g.verify))
-	a.Get("/confirm_subscription", g.confirmSubscription)
+	a.Add("GET", "/confirm_subscription", g.confirmSubscription) // and no HEAD: it changes something
 	a.Post("/confirm_subscription", g.confirmSubscription)
 	a.Post("/pause_subscription", g.onSubscription(schema.ActionConsume, g.pause))
 	a.Post("/resume_subscription", g.onSubscription(schema.ActionConsume, g.resume))
@@ -62,7 +62,7 @@ func (g *Gateway) routes() {
 	a.Get("/functions", query(g, g.listFunctions, "after", "limit"))
 	a.Get("/function_logs", g.functionLogs)
 	a.Post(invokePath, g.invoke)
-	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+	for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
 		a.Add(method, functionURLPath, g.callFunctionURL)
 	}
 

@@ -10,6 +10,9 @@ import (
 	"github.com/handfast-mq/handfast/schema"
 )
 
+// secondsMax is above every duration that means something here.
+const secondsMax = 1e9
+
 // seconds is a duration in JSON: a number of seconds, or words such as "90s" or "1h30m".
 type seconds time.Duration
 
@@ -31,16 +34,15 @@ func unquote(raw []byte) (text string, quoted bool) {
 
 // parseSeconds reads a number of seconds or a Go duration.
 func parseSeconds(text string) (time.Duration, error) {
-	bad := schema.Errorf(schema.Invalid, "%q is not a duration: want seconds, or words such as \"90s\" or \"1h30m\"", clip(text))
-	if n, err := strconv.ParseFloat(text, 64); err == nil {
-		if math.IsNaN(n) || n < -1e9 || n > 1e9 {
-			return 0, bad
+	if n, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(n) {
+		if n < -secondsMax || n > secondsMax {
+			return 0, schema.Errorf(schema.Invalid, "%s seconds are too many", clip(text))
 		}
 		return time.Duration(n * float64(time.Second)), nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, bad
+		return 0, schema.Errorf(schema.Invalid, "%q is not a duration: want seconds, or words such as \"90s\" or \"1h30m\"", clip(text))
 	}
 	return d, nil
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/gofiber/fiber/v2"
-
 	"github.com/handfast-mq/handfast/schema"
 )
 
@@ -100,7 +98,7 @@ type wireAccessKey struct {
 
 // createAccessKey shows the key pair that goes with the caller's token, for clients that sign as for AWS.
 func (g *Gateway) createAccessKey(_ context.Context, by caller, _ *nothing) (out wireAccessKey, err error) {
-	token := g.cfg.Catalog.TokenOf(by.request.Request().Header.Peek(fiber.HeaderAuthorization)[len(bearer):], time.Now())
+	token := g.cfg.Catalog.TokenOf(bearerToken(&by.request.Request().Header), time.Now())
 	if token == nil { // it ended this moment
 		return out, errToken
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"mime"
+	"reflect"
 	"strings"
 	"time"
 
@@ -75,7 +76,7 @@ func decodeJSON(body []byte, v any) error {
 		if errors.Is(err, json.ErrUnknownName) {
 			return schema.WrapError(schema.Invalid, err, "%s: no such field", where)
 		}
-		return schema.WrapError(schema.Invalid, err, "%s: %s is not of the type that belongs here", where, semantic.JSONKind)
+		return schema.WrapError(schema.Invalid, err, "%s: want %s, not %s", where, wanted(semantic.GoType), found(semantic.JSONKind))
 	}
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) {
@@ -85,6 +86,43 @@ func decodeJSON(body []byte, v any) error {
 		return schema.WrapError(schema.Invalid, err, "the body is not valid JSON: at byte %d", syntactic.ByteOffset)
 	}
 	return schema.WrapError(schema.Invalid, err, "the body is not a valid JSON document")
+}
+
+// wanted says what JSON goes into a type.
+func wanted(t reflect.Type) string {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == nil:
+		return "something else"
+	case t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64:
+		return "a whole number"
+	case t.Kind() == reflect.Float64:
+		return "a number"
+	case t.Kind() == reflect.String:
+		return "a string"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Slice:
+		return "an array"
+	}
+	return "an object"
+}
+
+// found names a kind of JSON.
+func found(k jsontext.Kind) string {
+	switch k {
+	case '0':
+		return "this number"
+	case '"':
+		return "a string"
+	case '[':
+		return "an array"
+	case '{':
+		return "an object"
+	}
+	return k.String()
 }
 
 func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 64)], "�") }
