@@ -272,16 +272,24 @@ func TestMistakes(t *testing.T) {
 	s := start(t)
 	for _, args := range [][]string{{"topic"}, {"topic", "create"}, {"topic", "creat", "x"}, {"publish", "t"}, {"publish", "1", "x", "--file", "y"}, {"publish", "1", "x", "--attribute", "y"},
 		{"ack", "1"}, {"ack", "1", "x"}, {"deliveries"}, {"status", "-1"}, {"listen", "1", "--forward-to", "x"}, {"rule", "create", "x"}, {"user", "show", "x"},
-		{"pull", "1", "--max", "x"}, {"subscription", "create", "1", "--filter", "{"}, {"topic", "list", "--server", "ftp://x"}, {"nothing"}, {"topic", "list", "--unknown"}} {
+		{"pull", "1", "--max", "x"}, {"pull", "1", "--max", "0"}, {"subscription", "create", "1", "--filter", "{"}, {"subscription", "create", "1", "--timeout", "1s"},
+		{"subscription", "create", "1", "--webhook", "http://x", "--function", "f"}, {"bench", "--only", "nothing of this name"},
+		{"topic", "create", "x", "--rule", "nix"}, {"topic", "create", ""}, {"publish", "1", "x", "--delay", "-1s"}, {"pull", "1", "--wait", "-1s"}, {"pull", "1", "--max", "1001"},
+		{"user", "create", "x", "--expires-in", "1000000h"}, {"topic", "list", "--server", "ftp://x"}, {"nothing"}, {"topic", "list", "--unknown"}} {
 		if code, out, errs := s.try("", args...); code != 2 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "handfast: ") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, out, errs)
 		}
 	}
-	for _, args := range [][]string{{"topic", "show", "nix"}, {"topic", "show", "77"}, {"topic", "create", "x", "--rule", "nix"}, {"pull", "77"},
-		{"publish", "1", "x", "--delay", "-1s"}, {"publish", "1", "--file", "/nowhere"}, {"unsubscribe", "77"}} {
+	for _, args := range [][]string{{"topic", "show", "nix"}, {"topic", "show", "77"}, {"pull", "77"}, {"publish", "1", "--file", "/nowhere"}, {"unsubscribe", "77"}} {
 		if code, out, errs := s.try("", args...); code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "handfast: ") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, out, errs)
 		}
+	}
+	if code, _, errs := s.try(strings.Repeat("x", 1<<20+1), "publish", "1", "-"); code != 2 || errs != "handfast: standard input has more than 1048576 bytes\n" {
+		t.Errorf("too much on standard input: exit %d, %q", code, errs)
+	}
+	if code, _, errs := s.as(s.token+"\r\n").try("", "topic", "list"); code != 2 || !strings.Contains(errs, "the token") {
+		t.Errorf("a token with the end of its line: exit %d, %q", code, errs)
 	}
 	if code, _, errs := s.as("").try("", "topic", "list"); code != 2 || !strings.Contains(errs, "HANDFAST_TOKEN") {
 		t.Errorf("no token: exit %d, %q", code, errs)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/handfast-mq/handfast/internal/node"
-	"github.com/handfast-mq/handfast/schema"
 )
 
 func newMigrate() *cobra.Command {
@@ -33,9 +32,6 @@ before each upgrade; it can run again, and several at once wait for each other.`
 			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
 			created, err := node.Migrate(ctx, cfg)
-			if schema.KindOf(err) == schema.Invalid {
-				return usageError{err}
-			}
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/handfast-mq/handfast/internal/node"
-	"github.com/handfast-mq/handfast/schema"
 )
 
 func newServe() *cobra.Command {
@@ -68,9 +67,6 @@ func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	n, err := node.Open(ctx, cfg)
-	if schema.KindOf(err) == schema.Invalid {
-		return usageError{err}
-	}
 	if err != nil {
 		return err
 	}
