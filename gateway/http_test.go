@@ -51,6 +51,22 @@ func TestKindsOfHTTPErrors(t *testing.T) {
 	}
 }
 
+// TestRefusalsKeepTheConnection holds that only what could not be read as a request ends its connection.
+func TestRefusalsKeepTheConnection(t *testing.T) {
+	s := start(t)
+	topic := s.topic(person{token: s.admin}, "t", "open")
+	w := s.dial(t)
+	for _, c := range []struct {
+		body   string
+		status int
+	}{{strings.Repeat("x", mib+1), 413}, {"x", 200}} {
+		head := strings.Replace(s.head(fmt.Sprintf("POST /publish_message?topic_id=%d", topic), fmt.Sprintf("Content-Length: %d", len(c.body))), "application/json", "text/plain", 1)
+		if a := w.send(head, c.body).answer(s); a.status != c.status || a.header.Get("Connection") != "" {
+			t.Errorf("%d bytes: %d %v", len(c.body), a.status, a.header)
+		}
+	}
+}
+
 // TestOneCaller holds that the scheme has no case, and that a request says once who calls.
 func TestOneCaller(t *testing.T) {
 	s := start(t)

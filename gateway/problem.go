@@ -51,11 +51,8 @@ func (g *Gateway) fail(c *fiber.Ctx, err error) error {
 	if retryAfter > 0 {
 		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(retryAfter.Seconds()))))
 	}
-	switch p.Status {
-	case http.StatusUnauthorized:
+	if p.Status == http.StatusUnauthorized {
 		c.Set(fiber.HeaderWWWAuthenticate, `Bearer realm="handfast"`)
-	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusRequestHeaderFieldsTooLarge:
-		c.Set(fiber.HeaderConnection, "close")
 	}
 	body, _ := json.Marshal(p) // plain strings and a number
 	c.Set(fiber.HeaderContentType, "application/problem+json")

@@ -34,7 +34,7 @@ func (g *Gateway) getSubscription(ctx context.Context, by caller, q *params) (ou
 	id := optionalID[schema.SubscriptionID](q, "subscription_id")
 	consumer := by.or(optionalID[schema.UserID](q, "consumer_id"))
 	if topic := optionalID[schema.TopicID](q, "topic_id"); id == 0 && topic == 0 {
-		q.refuse("query parameter \"topic_id\" is missing")
+		q.refuse("subscription_id or topic_id is needed")
 	} else if id == 0 && q.err == nil {
 		if s := g.subscriptionOf(ctx, topic, consumer); s != nil {
 			id = s.ID

@@ -182,8 +182,8 @@ func (g *Gateway) deleteTopic(ctx context.Context, by caller, in *wireTopicOnly)
 func (g *Gateway) getTopic(ctx context.Context, by caller, q *params) (out wireTopic, err error) {
 	id, name := optionalID[schema.TopicID](q, "topic_id"), q.text("topic_name")
 	owner := by.or(optionalID[schema.UserID](q, "publisher_id"))
-	if q.err == nil && id == 0 && name == "" {
-		q.refuse("topic_id or topic_name is needed")
+	if (id == 0) == (name == "") {
+		q.refuse("one of topic_id and topic_name is needed")
 	}
 	if q.err != nil {
 		return out, q.err
