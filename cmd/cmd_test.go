@@ -3,6 +3,8 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -237,6 +239,75 @@ func TestListenForwards(t *testing.T) {
 	out := s.run("listen", "orders", "--forward-to", hook.URL, "--secret", secret, "--count", "2", "--retry-delay", "0s")
 	if calls.Load() != 2 || !strings.Contains(out, "500") || !strings.Contains(out, "200") {
 		t.Errorf("%d calls:\n%s", calls.Load(), out)
+	}
+}
+
+// TestListenWaitsForApproval begins to listen to another's topic, which subscribes; the owner approves while it waits.
+func TestListenWaitsForApproval(t *testing.T) {
+	s := start(t)
+	topic := fmt.Sprint(s.ask("topic", "create", "orders", "--rule", "approval")["topic_id"])
+	reader := s.as(fmt.Sprint(s.ask("user", "create", "reader")["token"]))
+	listened := make(chan string, 1)
+	go func() {
+		code, out, errs := reader.try("", "listen", topic, "--count", "1")
+		listened <- fmt.Sprintf("exit %d: %s%s", code, out, errs)
+	}()
+	for approved := false; !approved; { // until it has subscribed
+		select {
+		case got := <-listened:
+			t.Fatalf("it ended: %s", got)
+		default:
+		}
+		var waiting []struct {
+			ID int64 `json:"subscription_id"`
+		}
+		if err := json.Unmarshal([]byte(s.run("subscription", "list", "--state", "pending_publisher", "--json")), &waiting); err != nil {
+			t.Fatal(err)
+		}
+		if approved = len(waiting) > 0; approved {
+			s.run("subscription", "approve", fmt.Sprint(waiting[0].ID))
+		}
+	}
+	s.run("publish", topic, "hello")
+	if got := <-listened; !strings.HasPrefix(got, "exit 0: ") || !strings.Contains(got, "  hello") || !strings.Contains(got, "waiting for the topic's owner") {
+		t.Errorf("%s", got)
+	}
+	s.run("subscription", "create", topic, "--webhook", "http://127.0.0.7:1")
+	if code, _, errs := s.try("", "listen", topic); code != 1 || !strings.Contains(errs, "delivered to its webhook") {
+		t.Errorf("to what is pushed: exit %d, %s", code, errs)
+	}
+}
+
+func TestCert(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "certs")
+	var out, errs bytes.Buffer
+	if code := cmd.Main([]string{"cert", "--out", dir, "--nodes", "2"}, nil, &out, &errs); code != 0 || strings.Count(out.String(), "\n") != 6 {
+		t.Fatalf("exit %d: %s%s", code, out.String(), errs.String())
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, "peer-ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	for _, node := range []string{"peer-1", "peer-2"} {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, node+".pem"), filepath.Join(dir, node+"-key.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			t.Errorf("%s: %v", node, err)
+		}
+		if info, err := os.Stat(filepath.Join(dir, node+"-key.pem")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: its key is readable: %v %v", node, info.Mode(), err)
+		}
+	}
+	if code := cmd.Main([]string{"cert", "--out", dir}, nil, io.Discard, &errs); code != 1 {
+		t.Errorf("over files that are there: exit %d", code)
+	}
+	again, err := os.ReadFile(filepath.Join(dir, "peer-ca.pem"))
+	if err != nil || !bytes.Equal(ca, again) {
+		t.Error("the CA was overwritten")
 	}
 }
 
