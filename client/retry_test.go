@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -130,6 +131,41 @@ func TestNobodyThere(t *testing.T) {
 	}
 	if _, err := client.New(client.Options{Server: "ftp://x"}); schema.KindOf(err) != schema.Invalid {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAnswersOfSomethingElse holds what is made of answers that did not come from a cluster, but from a proxy before it.
+func TestAnswersOfSomethingElse(t *testing.T) {
+	for status, want := range map[int]schema.Kind{401: schema.Unauthenticated, 403: schema.Forbidden, 404: schema.NotFound, 413: schema.TooLarge, 429: schema.Busy,
+		400: schema.Invalid, 418: schema.Invalid, 500: schema.Internal, 502: schema.Unknown, 503: schema.Unknown, 504: schema.Unknown, 302: schema.Internal, 204: schema.Internal} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://elsewhere.invalid/")
+			w.WriteHeader(status)
+		}))
+		c, err := client.New(client.Options{Server: s.URL, Retries: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e *client.Error
+		if _, err := c.User(t.Context(), 0); schema.KindOf(err) != want || !errors.As(err, &e) || e.Status != status || e.Detail == "" {
+			t.Errorf("%d: %v, of the kind %v", status, err, schema.KindOf(err))
+		}
+		c.Close()
+		s.Close()
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
+	defer s.Close()
+	c, err := client.New(client.Options{Server: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.User(t.Context(), 0); schema.KindOf(err) != schema.Internal {
+		t.Errorf("a page: %v", err)
+	}
+	for _, token := range []string{"a b", "a\n", "\x00", "é"} {
+		if _, err := client.New(client.Options{Server: s.URL, Token: token}); schema.KindOf(err) != schema.Invalid {
+			t.Errorf("the token %q: %v", token, err)
+		}
 	}
 }
 
