@@ -2,14 +2,15 @@
 # client for Node the tests also need autoconf, automake, libtool, cmake, make and g++, which they install by apt-get where they run as root.
 
 GO ?= go
+LISTEN ?= 127.0.0.1:8080
 
 .PHONY: build run check test bench bench-cluster bench-functions generate clean
 
 build: ## bin/handfast
 	$(GO) build -o bin/handfast .
 
-run: build ## a node on 127.0.0.1:8080 with its data in handfast-data, ready to use
-	bin/handfast serve --dir handfast-data --listen 127.0.0.1:8080 --allow-private-targets
+run: build ## a node on LISTEN with its data in handfast-data, ready to use
+	bin/handfast serve --dir handfast-data --listen $(LISTEN) --allow-private-targets
 
 check: ## what every commit keeps green, in minutes
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }

@@ -98,7 +98,7 @@ func worthAnother(err error, repeatable bool) bool {
 
 // once makes one request. Errors of the connection have the kind Unknown, since the request may have arrived, unless there was no connection.
 func (c *Client) once(ctx context.Context, k call, body []byte, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout+k.wait)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout+max(k.wait, 0))
 	defer cancel()
 	u := *c.base
 	u.Path += k.path
@@ -150,7 +150,7 @@ func (q query) text(name, value string) query {
 }
 
 func (q query) seconds(name string, d time.Duration) query {
-	if d > 0 {
+	if d != 0 {
 		q.Set(name, strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
 	}
 	return q

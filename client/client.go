@@ -47,6 +47,9 @@ func New(o Options) (*Client, error) {
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
 		return nil, schema.Errorf(schema.Invalid, "the server's address must begin with http:// or https://, not %q", o.Server)
 	}
+	if strings.ContainsFunc(o.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, schema.Errorf(schema.Invalid, "the token has a space or another character that no token has")
+	}
 	c := &Client{base: base, token: o.Token, retries: o.Retries, http: o.HTTP}
 	if c.retries == 0 {
 		c.retries = retriesDefault

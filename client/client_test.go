@@ -145,6 +145,8 @@ func TestRoundTrip(t *testing.T) {
 	c.whole(me)
 	must[[]client.User](c)(c.admin.Users(ctx, client.Page{Limit: 10}))
 
+	c.whole(must[client.Cluster](c)(c.admin.Cluster(ctx)))
+
 	c.whole(must[[]client.Rule](c)(alice.Rules(ctx)), "rules")
 	c.whole(must[[]client.Pattern](c)(alice.Patterns(ctx)), "patterns")
 	c.whole(must[client.Rule](c)(alice.CreateRule(ctx, "mine", "words", "package handfast.rule\npublish := true")))

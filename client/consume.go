@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -19,7 +20,7 @@ type Pull struct {
 // deadline: Ack it, Nack it or Extend it before.
 func (c *Client) Pull(ctx context.Context, p Pull) ([]Delivery, error) {
 	q := number(number(newQuery(), "topic_id", p.Topic), "consumer_id", p.Consumer)
-	k := get("/message", number(q, "max", max(p.Max, 1)).seconds("wait", p.Wait).Values)
+	k := get("/message", number(q, "max", cmp.Or(p.Max, 1)).seconds("wait", p.Wait).Values)
 	k.wait = p.Wait
 	var out struct {
 		Messages []Delivery `json:"messages"`

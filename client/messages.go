@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"strconv"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +15,7 @@ import (
 type Message struct {
 	Content     []byte
 	ContentType string // "" = text, or none for content that is not UTF-8
-	Key         string // messages of one key keep their order
+	Key         string // messages of one key keep their order on ordered subscriptions; a message without a key has none
 	Attributes  map[string]string
 	Delay       time.Duration
 	// IdempotencyKey makes a repeated publish the same message; "" = a new one for each call, so that the call can be repeated.
@@ -32,11 +32,8 @@ type wireMessage struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 }
 
-func (m *Message) wire(key string) wireMessage {
+func (m *Message) wire() wireMessage {
 	w := wireMessage{ContentType: m.ContentType, Key: m.Key, Attributes: m.Attributes, Delay: Seconds(m.Delay), IdempotencyKey: m.IdempotencyKey}
-	if w.IdempotencyKey == "" {
-		w.IdempotencyKey = key
-	}
 	if utf8.Valid(m.Content) {
 		text := string(m.Content)
 		w.Content = &text
@@ -58,55 +55,58 @@ func (c *Client) Publish(ctx context.Context, topic schema.TopicID, m Message) (
 	body := struct {
 		Topic schema.TopicID `json:"topic_id"`
 		wireMessage
-	}{topic, m.wire(rand.Text())}
+	}{topic, m.wire()}
+	if body.IdempotencyKey == "" {
+		body.IdempotencyKey = rand.Text()
+	}
 	err = c.do(ctx, post("/publish_message", body).repeatable(), &p)
 	return p, err
 }
 
+// wireBatch is a batch under one idempotency key, by which the server knows the messages again that have none of their own.
+type wireBatch struct {
+	Topic          schema.TopicID `json:"topic_id"`
+	IdempotencyKey string         `json:"idempotency_key"`
+	Messages       []wireMessage  `json:"messages"`
+}
+
 // PublishBatch publishes up to schema.BatchMessagesMax messages and returns one result each, in their order. Those that were refused
-// have their Err set; those that a busy or absent partition refused were sent again before, as whole calls are. An error means that
-// there are no results.
+// have their Err set; when a busy or absent partition refused some, the batch was sent again before, as whole calls are. An error means
+// that there are no results.
 func (c *Client) PublishBatch(ctx context.Context, topic schema.TopicID, messages []Message) ([]Published, error) {
-	list := make([]wireMessage, len(messages))
-	key := rand.Text()
+	batch := wireBatch{topic, rand.Text(), make([]wireMessage, len(messages))}
 	for i := range messages {
-		list[i] = messages[i].wire(key + "-" + strconv.Itoa(i))
+		batch.Messages[i] = messages[i].wire()
 	}
-	results, err := c.publishBatch(ctx, topic, list)
+	results, err := c.publishBatch(ctx, batch)
 	pause := newPause()
-	for try := 0; err == nil && try < c.retries; try++ {
-		var left []int
-		var again []wireMessage
-		for i := range results {
-			if e := results[i].Err; e != nil && worthAnother(e, true) {
-				left, again = append(left, i), append(again, list[i])
-			}
-		}
-		if len(left) == 0 || wait(ctx, pause.NextBackOff()) != nil {
+	for try := 0; err == nil && try < c.retries && slices.ContainsFunc(results, Published.again); try++ {
+		if wait(ctx, pause.NextBackOff()) != nil {
 			break
 		}
-		some, failed := c.publishBatch(ctx, topic, again)
+		more, failed := c.publishBatch(ctx, batch)
 		if failed != nil {
 			break // what is known of the messages stands
 		}
-		for j, i := range left {
-			results[i] = some[j]
+		for i := range results {
+			if results[i].again() {
+				results[i] = more[i]
+			}
 		}
 	}
 	return results, err
 }
 
-func (c *Client) publishBatch(ctx context.Context, topic schema.TopicID, list []wireMessage) ([]Published, error) {
-	body := struct {
-		Topic    schema.TopicID `json:"topic_id"`
-		Messages []wireMessage  `json:"messages"`
-	}{topic, list}
+// again tells whether a message is worth another try.
+func (p Published) again() bool { return p.Err != nil && worthAnother(p.Err, true) }
+
+func (c *Client) publishBatch(ctx context.Context, batch wireBatch) ([]Published, error) {
 	var out struct {
 		Results []Published `json:"results"`
 	}
-	err := c.do(ctx, post("/publish_messages", body).repeatable(), &out)
-	if err == nil && len(out.Results) != len(list) {
-		err = schema.Errorf(schema.Internal, "%d messages were sent, and %d results came", len(list), len(out.Results))
+	err := c.do(ctx, post("/publish_messages", batch).repeatable(), &out)
+	if err == nil && len(out.Results) != len(batch.Messages) {
+		err = schema.Errorf(schema.Internal, "%d messages were sent, and %d results came", len(batch.Messages), len(out.Results))
 	}
 	return out.Results, err
 }

@@ -2,9 +2,11 @@ package client_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,24 +134,58 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
+// TestAnswersOfSomethingElse holds what is made of answers that did not come from a cluster, but from a proxy before it.
+func TestAnswersOfSomethingElse(t *testing.T) {
+	for status, want := range map[int]schema.Kind{401: schema.Unauthenticated, 403: schema.Forbidden, 404: schema.NotFound, 413: schema.TooLarge, 429: schema.Busy,
+		400: schema.Invalid, 418: schema.Invalid, 500: schema.Internal, 502: schema.Unknown, 503: schema.Unknown, 504: schema.Unknown, 302: schema.Internal, 204: schema.Internal} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://elsewhere.invalid/")
+			w.WriteHeader(status)
+		}))
+		c, err := client.New(client.Options{Server: s.URL, Retries: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var e *client.Error
+		if _, err := c.User(t.Context(), 0); schema.KindOf(err) != want || !errors.As(err, &e) || e.Status != status || e.Detail == "" {
+			t.Errorf("%d: %v, of the kind %v", status, err, schema.KindOf(err))
+		}
+		c.Close()
+		s.Close()
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }))
+	defer s.Close()
+	c, err := client.New(client.Options{Server: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.User(t.Context(), 0); schema.KindOf(err) != schema.Internal {
+		t.Errorf("a page: %v", err)
+	}
+	for _, token := range []string{"a b", "a\n", "\x00", "é"} {
+		if _, err := client.New(client.Options{Server: s.URL, Token: token}); schema.KindOf(err) != schema.Invalid {
+			t.Errorf("the token %q: %v", token, err)
+		}
+	}
+}
+
 func TestBatchRepeatsWhatWasBusy(t *testing.T) {
-	sent := [][]string{}
+	type batch struct {
+		Key      string `json:"idempotency_key"`
+		Messages []struct {
+			Content string `json:"message_content"`
+			Key     string `json:"idempotency_key"`
+		} `json:"messages"`
+	}
+	var sent []batch
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body struct {
-			Messages []struct {
-				Content string `json:"message_content"`
-			} `json:"messages"`
-		}
+		var body batch
 		json.NewDecoder(r.Body).Decode(&body)
-		var names []string
-		for _, m := range body.Messages {
-			names = append(names, m.Content)
-		}
-		if sent = append(sent, names); len(sent) == 1 {
+		if sent = append(sent, body); len(sent) == 1 {
 			w.Write([]byte(`{"status":"partial","results":[{"message_id":1},{"error":{"detail":"full","kind":"busy"}},{"error":{"detail":"bad","kind":"invalid"}}]}`))
 			return
 		}
-		w.Write([]byte(`{"status":"ok","results":[{"message_id":2}]}`))
+		w.Write([]byte(`{"status":"partial","results":[{"message_id":1,"duplicate":true},{"message_id":2},{"error":{"detail":"bad","kind":"invalid"}}]}`))
 	}))
 	defer s.Close()
 	c, err := client.New(client.Options{Server: s.URL})
@@ -157,11 +193,11 @@ func TestBatchRepeatsWhatWasBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	got, err := c.PublishBatch(t.Context(), 1, []client.Message{{Content: []byte("a")}, {Content: []byte("b")}, {Content: []byte("c")}})
-	if err != nil || len(got) != 3 || got[0].ID != 1 || got[1].ID != 2 || got[1].Err != nil || got[2].Err == nil || got[2].Err.Kind != schema.Invalid {
+	got, err := c.PublishBatch(t.Context(), 1, []client.Message{{Content: []byte("a")}, {Content: []byte("b")}, {Content: []byte("c"), IdempotencyKey: "own"}})
+	if err != nil || len(got) != 3 || got[0].ID != 1 || got[0].Duplicate || got[1].ID != 2 || got[1].Err != nil || got[2].Err == nil || got[2].Err.Kind != schema.Invalid {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if len(sent) != 2 || len(sent[1]) != 1 || sent[1][0] != "b" {
+	if len(sent) != 2 || sent[0].Key == "" || !reflect.DeepEqual(sent[0], sent[1]) || sent[0].Messages[0].Key != "" || sent[0].Messages[2].Key != "own" {
 		t.Errorf("sent %q", sent)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/handfast-mq/handfast/schema"
 )
 
 // Exit codes.
@@ -35,11 +37,14 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 0
 	}
 	fmt.Fprintln(stderr, "handfast:", err)
-	if errors.As(err, &usageError{}) {
+	if errors.As(err, &usageError{}) || badInput[schema.KindOf(err)] {
 		return exitUsage
 	}
 	return exitFailure
 }
+
+// badInput are the kinds of errors that say what is wrong with what was asked, whoever noticed.
+var badInput = map[schema.Kind]bool{schema.Invalid: true, schema.TooLarge: true, schema.Unsupported: true}
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{

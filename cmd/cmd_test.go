@@ -3,6 +3,8 @@ package cmd_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -240,6 +242,75 @@ func TestListenForwards(t *testing.T) {
 	}
 }
 
+// TestListenWaitsForApproval begins to listen to another's topic, which subscribes; the owner approves while it waits.
+func TestListenWaitsForApproval(t *testing.T) {
+	s := start(t)
+	topic := fmt.Sprint(s.ask("topic", "create", "orders", "--rule", "approval")["topic_id"])
+	reader := s.as(fmt.Sprint(s.ask("user", "create", "reader")["token"]))
+	listened := make(chan string, 1)
+	go func() {
+		code, out, errs := reader.try("", "listen", topic, "--count", "1")
+		listened <- fmt.Sprintf("exit %d: %s%s", code, out, errs)
+	}()
+	for approved := false; !approved; { // until it has subscribed
+		select {
+		case got := <-listened:
+			t.Fatalf("it ended: %s", got)
+		default:
+		}
+		var waiting []struct {
+			ID int64 `json:"subscription_id"`
+		}
+		if err := json.Unmarshal([]byte(s.run("subscription", "list", "--state", "pending_publisher", "--json")), &waiting); err != nil {
+			t.Fatal(err)
+		}
+		if approved = len(waiting) > 0; approved {
+			s.run("subscription", "approve", fmt.Sprint(waiting[0].ID))
+		}
+	}
+	s.run("publish", topic, "hello")
+	if got := <-listened; !strings.HasPrefix(got, "exit 0: ") || !strings.Contains(got, "  hello") || !strings.Contains(got, "waiting for the topic's owner") {
+		t.Errorf("%s", got)
+	}
+	s.run("subscription", "create", topic, "--webhook", "http://127.0.0.7:1")
+	if code, _, errs := s.try("", "listen", topic); code != 1 || !strings.Contains(errs, "delivered to its webhook") {
+		t.Errorf("to what is pushed: exit %d, %s", code, errs)
+	}
+}
+
+func TestCert(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "certs")
+	var out, errs bytes.Buffer
+	if code := cmd.Main([]string{"cert", "--out", dir, "--nodes", "2"}, nil, &out, &errs); code != 0 || strings.Count(out.String(), "\n") != 6 {
+		t.Fatalf("exit %d: %s%s", code, out.String(), errs.String())
+	}
+	ca, err := os.ReadFile(filepath.Join(dir, "peer-ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	for _, node := range []string{"peer-1", "peer-2"} {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, node+".pem"), filepath.Join(dir, node+"-key.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			t.Errorf("%s: %v", node, err)
+		}
+		if info, err := os.Stat(filepath.Join(dir, node+"-key.pem")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: its key is readable: %v %v", node, info.Mode(), err)
+		}
+	}
+	if code := cmd.Main([]string{"cert", "--out", dir}, nil, io.Discard, &errs); code != 1 {
+		t.Errorf("over files that are there: exit %d", code)
+	}
+	again, err := os.ReadFile(filepath.Join(dir, "peer-ca.pem"))
+	if err != nil || !bytes.Equal(ca, again) {
+		t.Error("the CA was overwritten")
+	}
+}
+
 // ender sends this process the signal of Ctrl-C when something is written to it.
 type ender struct{ bytes.Buffer }
 
@@ -272,16 +343,24 @@ func TestMistakes(t *testing.T) {
 	s := start(t)
 	for _, args := range [][]string{{"topic"}, {"topic", "create"}, {"topic", "creat", "x"}, {"publish", "t"}, {"publish", "1", "x", "--file", "y"}, {"publish", "1", "x", "--attribute", "y"},
 		{"ack", "1"}, {"ack", "1", "x"}, {"deliveries"}, {"status", "-1"}, {"listen", "1", "--forward-to", "x"}, {"rule", "create", "x"}, {"user", "show", "x"},
-		{"pull", "1", "--max", "x"}, {"subscription", "create", "1", "--filter", "{"}, {"topic", "list", "--server", "ftp://x"}, {"nothing"}, {"topic", "list", "--unknown"}} {
+		{"pull", "1", "--max", "x"}, {"pull", "1", "--max", "0"}, {"subscription", "create", "1", "--filter", "{"}, {"subscription", "create", "1", "--timeout", "1s"},
+		{"subscription", "create", "1", "--webhook", "http://x", "--function", "f"}, {"bench", "--only", "nothing of this name"},
+		{"topic", "create", "x", "--rule", "nix"}, {"topic", "create", ""}, {"publish", "1", "x", "--delay", "-1s"}, {"pull", "1", "--wait", "-1s"}, {"pull", "1", "--max", "1001"},
+		{"user", "create", "x", "--expires-in", "1000000h"}, {"topic", "list", "--server", "ftp://x"}, {"nothing"}, {"topic", "list", "--unknown"}} {
 		if code, out, errs := s.try("", args...); code != 2 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "handfast: ") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, out, errs)
 		}
 	}
-	for _, args := range [][]string{{"topic", "show", "nix"}, {"topic", "show", "77"}, {"topic", "create", "x", "--rule", "nix"}, {"pull", "77"},
-		{"publish", "1", "x", "--delay", "-1s"}, {"publish", "1", "--file", "/nowhere"}, {"unsubscribe", "77"}} {
+	for _, args := range [][]string{{"topic", "show", "nix"}, {"topic", "show", "77"}, {"pull", "77"}, {"publish", "1", "--file", "/nowhere"}, {"unsubscribe", "77"}} {
 		if code, out, errs := s.try("", args...); code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "handfast: ") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, out, errs)
 		}
+	}
+	if code, _, errs := s.try(strings.Repeat("x", 1<<20+1), "publish", "1", "-"); code != 2 || errs != "handfast: standard input has more than 1048576 bytes\n" {
+		t.Errorf("too much on standard input: exit %d, %q", code, errs)
+	}
+	if code, _, errs := s.as(s.token+"\r\n").try("", "topic", "list"); code != 2 || !strings.Contains(errs, "the token") {
+		t.Errorf("a token with the end of its line: exit %d, %q", code, errs)
 	}
 	if code, _, errs := s.as("").try("", "topic", "list"); code != 2 || !strings.Contains(errs, "HANDFAST_TOKEN") {
 		t.Errorf("no token: exit %d, %q", code, errs)

@@ -52,11 +52,20 @@ func TestFunctions(t *testing.T) {
 	if key := s.ask("token", "access-key"); !strings.HasPrefix(fmt.Sprint(key["access_key_id"]), "HF") || key["secret_access_key"] == "" {
 		t.Errorf("access key: %v", key)
 	}
+	s.run("topic", "create", "orders")
+	sub := s.ask("subscription", "create", "orders", "--function", "web", "--batch-size", "5", "--timeout", "7s")
+	if target := fmt.Sprint(sub["target"]); target != "map[batch_size:5 function:web timeout:7 type:function]" {
+		t.Errorf("subscribed: %s", target)
+	}
+	sub = s.ask("subscription", "update", fmt.Sprint(sub["subscription_id"]), "--batch-window", "2s")
+	if target := fmt.Sprint(sub["target"]); target != "map[batch_size:5 batch_window:2 function:web timeout:7 type:function]" {
+		t.Errorf("updated: %s", target)
+	}
 	s.run("function", "delete", "web")
 	if code, _, errs := s.try("", "function", "invoke", "web"); code != 1 || !strings.Contains(errs, "no such function") {
 		t.Errorf("after its end: exit %d %s", code, errs)
 	}
-	if code, _, errs := s.try("", "function", "deploy", "web", t.TempDir()); code != 1 || !strings.Contains(errs, "bootstrap") {
+	if code, _, errs := s.try("", "function", "deploy", "web", t.TempDir()); code != 2 || !strings.Contains(errs, "bootstrap") {
 		t.Errorf("an empty directory: exit %d %s", code, errs)
 	}
 }

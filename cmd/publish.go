@@ -50,7 +50,7 @@ Any other line is the content. ` + topicHelp
   handfast publish orders --file events.jsonl`
 	f := c.Flags()
 	f.StringVar(&p.file, "file", "", "publish every line of this file")
-	f.StringVar(&p.message.Key, "key", "", "messages of one key keep their order")
+	f.StringVar(&p.message.Key, "key", "", "messages of one key keep their order on ordered subscriptions; without a key there is none")
 	f.StringArrayVar(&p.attributes, "attribute", nil, "name=value beside the content; can be given several times")
 	f.StringVar(&p.message.ContentType, "content-type", "", "media type of the content")
 	f.DurationVar(&p.message.Delay, "delay", 0, "hold it back this long, up to 15m")

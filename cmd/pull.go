@@ -19,6 +19,9 @@ func newPull(r *remote) *cobra.Command {
 		if p.Topic, err = s.topicOf(ctx, s.args[0]); err != nil {
 			return err
 		}
+		if p.Max < 1 {
+			return usagef("--max must be from 1 to %d", schema.PullMessagesMax)
+		}
 		p.Consumer = schema.UserID(consumer)
 		if follow && !s.cmd.Flags().Changed("wait") {
 			p.Wait = schema.PullWaitMax

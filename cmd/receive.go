@@ -17,7 +17,10 @@ import (
 )
 
 // receiveBytesMax bounds what is read of a delivery: more than any message has.
-const receiveBytesMax = 4 << 20
+const (
+	receiveBytesMax = 4 << 20
+	receiveTimeout  = 30 * time.Second // for a whole request
+)
 
 func newReceive() *cobra.Command {
 	var listen, secret string
@@ -25,8 +28,8 @@ func newReceive() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "receive",
 		Short: "Run a webhook endpoint that prints what it gets",
-		Long: `Run a webhook endpoint for development: it consents to deliveries by the CloudEvents handshake, prints each with its headers, and answers
-with --status. With --secret, the signing secret of the subscription, it verifies signatures and answers 401 to what does not verify.`,
+		Long: `Run a webhook endpoint for development: it consents to deliveries by the CloudEvents handshake, prints each on a line with its id and attempt,
+and answers with --status. With --secret, the signing secret of the subscription, it verifies signatures and answers 401 to what does not verify.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if status < 200 || status > 599 {
@@ -62,7 +65,7 @@ func (e *endpoint) serve(listen string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: e, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: e, ReadTimeout: receiveTimeout}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	context.AfterFunc(ctx, func() { server.Close() })
@@ -91,7 +94,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	e.print("%s attempt %s: %s\n", r.Header.Get("Webhook-Id"), r.Header.Get("Handfast-Attempt"), body)
+	e.print("%s attempt %s: %s\n", clean(r.Header.Get("Webhook-Id")), clean(r.Header.Get("Handfast-Attempt")), clean(string(body)))
 	w.WriteHeader(e.status)
 }
 

@@ -44,11 +44,7 @@ func (r *remote) client() (*client.Client, error) {
 		}
 		return nil, usagef("no token: give --token or set HANDFAST_TOKEN%s", hint)
 	}
-	cl, err := client.New(client.Options{Server: server, Token: token})
-	if schema.KindOf(err) == schema.Invalid {
-		return nil, usageError{err}
-	}
-	return cl, err
+	return client.New(client.Options{Server: server, Token: token})
 }
 
 // session is one verb at work.

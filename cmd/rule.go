@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 
@@ -54,8 +53,9 @@ func ruleCreate(r *remote) *cobra.Command {
 
 // readAll reads a file, or standard input for "-", up to a bound.
 func readAll(stdin io.Reader, path string, bytesMax int) ([]byte, error) {
-	from := stdin
+	from, name := stdin, "standard input"
 	if path != "-" {
+		name = path
 		f, err := os.Open(path)
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func readAll(stdin io.Reader, path string, bytesMax int) ([]byte, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(from, int64(bytesMax)+1))
 	if err == nil && len(body) > bytesMax {
-		err = fmt.Errorf("%s has more than %d bytes", path, bytesMax)
+		err = usagef("%s has more than %d bytes", name, bytesMax)
 	}
 	return body, err
 }

@@ -4,25 +4,20 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/handfast-mq/handfast/internal/node"
-	"github.com/handfast-mq/handfast/schema"
 )
 
 func newServe() *cobra.Command {
 	cfg := node.Default()
-	var logLevel, logFormat string
-	var finish func()
+	var settings settings
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a node",
@@ -33,21 +28,14 @@ Every flag can be given in the environment as HANDFAST_ and its name, in capital
 HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := fromEnvironment(c.Flags()); err != nil {
+			if err := settings.complete(c, &cfg); err != nil {
 				return err
 			}
-			finish()
-			logger, err := newLogger(c.ErrOrStderr(), logLevel, logFormat)
-			if err != nil {
-				return err
-			}
-			cfg.Logger = logger
-			cfg.AdminToken = os.Getenv("HANDFAST_ADMIN_TOKEN")
 			return serve(c.Context(), cfg, c.OutOrStdout())
 		},
 	}
 	f := c.Flags()
-	finish = databaseFlags(f, &cfg.Database)
+	settings.register(f, &cfg)
 	f.StringVar(&cfg.Store, "store", cfg.Store, "pebble (embedded, one node) or cql (a cluster on ScyllaDB or Cassandra)")
 	f.StringVar(&cfg.Peers.Listen, "peer-listen", "", "address for the other nodes of a cluster")
 	f.StringVar(&cfg.Peers.Advertise, "peer-advertise", "", "the address that the other nodes are told (default: --peer-listen)")
@@ -58,7 +46,6 @@ HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
 	f.DurationVar(&cfg.Peers.Suspicion, "suspicion", 3*time.Second, "silence after which a node's partitions are taken over")
 	f.StringVar(&cfg.Dir, "dir", cfg.Dir, "data directory")
 	f.StringVar(&cfg.Listen, "listen", cfg.Listen, "address of the API")
-	f.IntVar(&cfg.Partitions, "partitions", cfg.Partitions, "partitions of a new cluster; they can never be changed")
 	f.StringVar(&cfg.PolicyDir, "policy-dir", cfg.PolicyDir, "directory or bundle of Rego policies that replaces the built-in ones; reloaded when it changes")
 	f.StringVar(&cfg.PublicURL, "public-url", cfg.PublicURL, "how webhook endpoints reach this cluster, for consent given later")
 	f.StringVar(&cfg.Origin, "origin", cfg.Origin, "DNS name that webhook endpoints are shown (default: the host of --public-url, or of this machine)")
@@ -70,36 +57,7 @@ HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
 	f.BoolVar(&cfg.Lambda, "lambda", cfg.Lambda, "let subscriptions have AWS Lambda functions as targets, which this node invokes with its own AWS credentials")
 	f.StringVar(&cfg.LambdaEndpoint, "lambda-endpoint", cfg.LambdaEndpoint, "where to invoke them instead of at AWS")
 	f.StringVar(&cfg.DebugListen, "debug-listen", cfg.DebugListen, "address of the Go profiler (net/http/pprof); keep it private")
-	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
-	f.StringVar(&logFormat, "log-format", "text", "text or json")
 	return c
-}
-
-// fromEnvironment sets the flags that were not given from HANDFAST_… variables.
-func fromEnvironment(flags *pflag.FlagSet) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
-		name := "HANDFAST_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-		if value, there := os.LookupEnv(name); there && !f.Changed {
-			if failed := flags.Set(f.Name, value); failed != nil {
-				err = usagef("%s: %w", name, failed)
-			}
-		}
-	})
-	return err
-}
-
-func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, usagef("--log-level must be debug, info, warn or error, not %q", level)
-	}
-	switch format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})), nil
-	}
-	return nil, usagef("--log-format must be text or json, not %q", format)
 }
 
 // serve runs a node until SIGTERM or SIGINT, or until it fails.
@@ -110,9 +68,6 @@ func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	n, err := node.Open(ctx, cfg)
-	if schema.KindOf(err) == schema.Invalid {
-		return usageError{err}
-	}
 	if err != nil {
 		return err
 	}

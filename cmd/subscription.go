@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,72 +31,6 @@ func newSubscription(r *remote) *cobra.Command {
 		subscriptionReplay(r), subscriptionRedrive(r), subscriptionSecret(r))
 }
 
-// terms are the flags of what a consumer chooses.
-type terms struct {
-	target                client.Target
-	webhook               string
-	timeout, deadline     time.Duration
-	guarantee, filter     string
-	ordered               bool
-	outstanding, attempts int
-	retries               []string
-	deadLetter            int64
-	accept                []int64
-}
-
-func (t *terms) register(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(&t.webhook, "webhook", "", "URL to POST to (default: you pull)")
-	f.StringVar(&t.target.Format, "format", "", "what a webhook is sent: binary or structured = a CloudEvent (default: the content as it is)")
-	f.DurationVar(&t.timeout, "timeout", 0, "of one attempt (default 15s)")
-	f.IntVar(&t.target.Concurrency, "concurrency", 0, "attempts at the same time (default 16)")
-	f.Float64Var(&t.target.Rate, "rate", 0, "attempts a second; 0 = no bound")
-	f.StringVar(&t.guarantee, "guarantee", "", "at_least_once or at_most_once (default: what the topic's pattern says)")
-	f.BoolVar(&t.ordered, "ordered", false, "in order for each key (default: what the topic's pattern says)")
-	f.StringVar(&t.filter, "filter", "", `which messages, such as {"kind": ["order", {"prefix": "refund."}]}; {} = all`)
-	f.Int64SliceVar(&t.accept, "accept", nil, "users whose messages are taken (default: everybody's)")
-	f.DurationVar(&t.deadline, "ack-deadline", 0, "how long a message is yours, 10s to 600s (default 30s)")
-	f.IntVar(&t.outstanding, "max-outstanding", 0, "messages handed out at the same time in each partition (default 1000)")
-	f.IntVar(&t.attempts, "max-attempts", 0, "tries for one message; 0 = as many as the schedule has, and no bound for who pulls")
-	f.StringSliceVar(&t.retries, "retry", nil, "delays before each attempt, such as 0s,5s,5m")
-	f.Int64Var(&t.deadLetter, "dead-letter", 0, "number of the topic that gets what cannot be delivered")
-}
-
-func (t *terms) terms(s *session) (client.Terms, error) {
-	out := client.Terms{Guarantee: changed(s, "guarantee", schema.Guarantee(t.guarantee)), Ordered: changed(s, "ordered", t.ordered),
-		AckDeadline: changed(s, "ack-deadline", client.Seconds(t.deadline)), MaxOutstanding: changed(s, "max-outstanding", t.outstanding),
-		MaxAttempts: changed(s, "max-attempts", t.attempts), DeadLetter: changed(s, "dead-letter", schema.TopicID(t.deadLetter))}
-	if t.webhook != "" {
-		t.target.Type, t.target.URL, t.target.Timeout = schema.TargetWebhook, t.webhook, client.Seconds(t.timeout)
-		out.Target = &t.target
-	}
-	if t.filter != "" {
-		if !json.Valid([]byte(t.filter)) {
-			return out, usagef("--filter is not JSON")
-		}
-		out.Filter = json.RawMessage(t.filter)
-	}
-	if s.cmd.Flags().Changed("accept") {
-		users := make([]schema.UserID, len(t.accept))
-		for i, u := range t.accept {
-			users[i] = schema.UserID(u)
-		}
-		out.AcceptPublishers = &users
-	}
-	if s.cmd.Flags().Changed("retry") {
-		delays := make([]client.Seconds, len(t.retries))
-		for i, raw := range t.retries {
-			d, err := time.ParseDuration(raw)
-			if err != nil {
-				return out, usagef("--retry: %q is not a duration such as 5s", raw)
-			}
-			delays[i] = client.Seconds(d)
-		}
-		out.RetrySchedule = &delays
-	}
-	return out, nil
-}
-
 func subscriptionCreate(r *remote) *cobra.Command {
 	var t terms
 	var start string
@@ -106,6 +39,11 @@ func subscriptionCreate(r *remote) *cobra.Command {
 		chosen, err := t.terms(s)
 		if err != nil {
 			return err
+		}
+		if t.nameTarget(s) {
+			if chosen.Target, err = t.target(s, client.Target{}); err != nil {
+				return err
+			}
 		}
 		topic, err := s.topicOf(ctx, s.args[0])
 		if err != nil {
@@ -117,7 +55,7 @@ func subscriptionCreate(r *remote) *cobra.Command {
 		}
 		return s.one(made)
 	})
-	c.Long = "Subscribe to a topic: to pull from it, or to have messages POSTed to a webhook. It is active once both sides agree: the state says who has not. " + topicHelp
+	c.Long = "Subscribe to a topic: to pull from it, or to have messages brought to a webhook or a function. It is active once both sides agree: the state says who has not. " + topicHelp
 	t.register(c)
 	c.Flags().StringVar(&start, "start", "", "where to begin: now, earliest, a time in RFC 3339, or the number of a message (default now)")
 	c.Flags().Int64Var(&consumer, "consumer", 0, "user who subscribes (default: you)")
@@ -135,8 +73,12 @@ func subscriptionUpdate(r *remote) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if chosen.Target == nil {
-			if chosen.Target, err = s.targetChange(ctx, &t, id); err != nil {
+		if t.nameTarget(s) {
+			now, err := s.Subscription(ctx, id)
+			if err != nil {
+				return err
+			}
+			if chosen.Target, err = t.target(s, now.Target); err != nil {
 				return err
 			}
 		}
@@ -148,32 +90,6 @@ func subscriptionUpdate(r *remote) *cobra.Command {
 	})
 	t.register(c)
 	return c
-}
-
-// targetChange takes the target as it is and changes what flags name; nil when they name nothing of it.
-func (s *session) targetChange(ctx context.Context, t *terms, id schema.SubscriptionID) (*client.Target, error) {
-	f := s.cmd.Flags()
-	if !f.Changed("format") && !f.Changed("timeout") && !f.Changed("concurrency") && !f.Changed("rate") {
-		return nil, nil
-	}
-	now, err := s.Subscription(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	target := now.Target
-	if f.Changed("format") {
-		target.Format = t.target.Format
-	}
-	if f.Changed("timeout") {
-		target.Timeout = client.Seconds(t.timeout)
-	}
-	if f.Changed("concurrency") {
-		target.Concurrency = t.target.Concurrency
-	}
-	if f.Changed("rate") {
-		target.Rate = t.target.Rate
-	}
-	return &target, nil
 }
 
 // subscriptionVerb makes a verb that does one thing to one subscription.

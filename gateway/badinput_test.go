@@ -218,11 +218,8 @@ func TestForeignThings(t *testing.T) {
 }
 
 func (b *bench) noToken(method, path string, body any) {
-	for _, h := range []string{"", "Bearer", "Bearer ", "Bearer x", "bearer " + b.alice.token, "Basic YTpi", "Bearer " + b.alice.token + "x", "Bearer " + b.alice.token[:20], "Bearer " + strings.Repeat("x", 10_000)} {
+	for _, h := range []string{"", "Bearer", "Bearer ", "Bearer x", "Basic YTpi", "Bearer " + b.alice.token + "x", "Bearer " + b.alice.token[:20], "Bearer " + strings.Repeat("x", 10_000)} {
 		a := b.send("", method, path, body, "Authorization", h)
-		if strings.HasPrefix(h, "bearer ") && a.status != 401 {
-			continue // the scheme's name has no case
-		}
 		if b.refused(a, 401, fmt.Sprintf("%s with %.20q", path, h)); a.header.Get("WWW-Authenticate") == "" {
 			b.t.Errorf("%s: no WWW-Authenticate", path)
 		}

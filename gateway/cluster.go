@@ -1,7 +1,7 @@
 package gateway
 
 import (
-	"github.com/gofiber/fiber/v2"
+	"context"
 
 	"github.com/handfast-mq/handfast/schema"
 )
@@ -25,35 +25,27 @@ type wirePartition struct {
 	Should  schema.NodeID      `json:"should_own,omitempty"`
 }
 
+type wireCluster struct {
+	Revision   schema.Revision `json:"metadata_revision"`
+	Nodes      []wireNode      `json:"nodes"`
+	Partitions []wirePartition `json:"partitions"`
+}
+
 // showCluster is GET /cluster: the members and who owns what.
-func (g *Gateway) showCluster(c *fiber.Ctx) error {
-	u, err := g.user(c)
-	if err != nil {
-		return err
-	}
-	if _, err := queries(c); err != nil {
-		return err
-	}
-	ctx, cancel := call()
-	defer cancel()
-	if err := g.allow(ctx, c, &schema.AuthRequest{Principal: u, Action: schema.ActionReadCluster}); err != nil {
-		return err
+func (g *Gateway) showCluster(ctx context.Context, by caller, _ *params) (out wireCluster, err error) {
+	if err := g.allow(ctx, by, &schema.AuthRequest{Action: schema.ActionReadCluster}); err != nil {
+		return out, err
 	}
 	v, err := g.cfg.Broker.View(ctx)
 	if err != nil {
-		return err
+		return out, err
 	}
-	out := struct {
-		status
-		Revision   schema.Revision `json:"metadata_revision"`
-		Nodes      []wireNode      `json:"nodes"`
-		Partitions []wirePartition `json:"partitions"`
-	}{okay, v.Revision, make([]wireNode, len(v.Nodes)), make([]wirePartition, len(v.Partitions))}
+	out = wireCluster{v.Revision, make([]wireNode, len(v.Nodes)), make([]wirePartition, len(v.Partitions))}
 	for i, n := range v.Nodes {
 		out.Nodes[i] = wireNode{n.ID, n.Session, n.Address, n.Peer, n.Alive, n.Draining, n.Owns, n.Lag}
 	}
 	for i, p := range v.Partitions {
 		out.Partitions[i] = wirePartition{p.ID, p.Epoch, p.Session, p.Owner, p.Should}
 	}
-	return ok(c, out)
+	return out, nil
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/base64"
-	"time"
 	"unicode/utf8"
 
 	"github.com/gofiber/fiber/v2"
@@ -45,88 +44,59 @@ func wireDeliveryOf(d *schema.Delivery) wireDelivery {
 	return w
 }
 
-// pullMessages is GET /message: one message in the answer itself, or up to max of them under "messages".
+// wirePulled is the answer of GET /message: the message in the answer itself for who did not ask for several; for who did "messages",
+// and a single one in the answer itself too, so that max=1 reads like no max.
+type wirePulled struct {
+	One      *wireDelivery  `json:",embed"`
+	Messages []wireDelivery `json:"messages,omitzero"`
+}
+
+// pullMessages is GET /message. With wait it is a long poll.
 func (g *Gateway) pullMessages(c *fiber.Ctx) error {
 	u, err := g.user(c)
 	if err != nil {
 		return err
 	}
-	q, err := queries(c, "consumer_id", "topic_id", "max", "wait")
-	if err != nil {
-		return err
-	}
-	n, err := queryInt(q, "max", 1, 1, schema.PullMessagesMax)
-	if err != nil {
-		return err
-	}
-	wait := time.Duration(0)
-	if raw := q["wait"]; raw != "" {
-		if wait, err = parseSeconds(raw); err != nil || wait < 0 || wait > schema.PullWaitMax {
-			return schema.Errorf(schema.Invalid, "wait must be between 0 and %v", schema.PullWaitMax)
-		}
+	by, q := caller{c, u}, paramsOf(c, "consumer_id", "topic_id", "max", "wait")
+	topic, consumer := neededID[schema.TopicID](q, "topic_id"), by.or(optionalID[schema.UserID](q, "consumer_id"))
+	n, wait := q.number("max", 1, 1, schema.PullMessagesMax), q.wait()
+	if q.err != nil {
+		return q.err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout+wait)
 	defer cancel()
-	s, err := g.consuming(ctx, c, u, q)
+	s, err := g.pullSubscription(ctx, by, consumer, topic)
 	if err != nil {
 		return err
 	}
-	out, err := g.cfg.Broker.Pull(ctx, s, n, schema.PullBytesMax, wait)
+	deliveries, err := g.cfg.Broker.Pull(ctx, s, n, schema.PullBytesMax, wait)
 	if err != nil {
 		return err
 	}
-	_, several := q["max"]
-	return ok(c, pulled(out, several))
+	status := "ok"
+	if len(deliveries) == 0 {
+		status = "empty"
+	}
+	return answer(c, status, pulled(deliveries, q.has("max")))
 }
 
-// pulled shapes the answer of GET /message. Who did not ask for several gets the message in the answer itself; who did gets "messages", and a
-// single one in the answer itself too, so that max=1 reads like no max.
-func pulled(out []schema.Delivery, several bool) any {
-	word := okay
-	if len(out) == 0 {
-		word.Status = "empty"
+func pulled(deliveries []schema.Delivery, several bool) (out wirePulled) {
+	messages := make([]wireDelivery, len(deliveries))
+	for i := range deliveries {
+		messages[i] = wireDeliveryOf(&deliveries[i])
 	}
-	messages := make([]wireDelivery, len(out))
-	for i := range out {
-		messages[i] = wireDeliveryOf(&out[i])
+	if len(messages) == 1 {
+		out.One = &messages[0]
 	}
-	type one struct {
-		status
-		wireDelivery
+	if several {
+		out.Messages = messages
 	}
-	switch {
-	case !several && len(out) == 0:
-		return word
-	case !several:
-		return one{word, messages[0]}
-	case len(out) == 1:
-		return struct {
-			one
-			Messages []wireDelivery `json:"messages"`
-		}{one{word, messages[0]}, messages}
-	}
-	return struct {
-		status
-		Messages []wireDelivery `json:"messages"`
-	}{word, messages}
-}
-
-// consuming finds the subscription of a consumer and a topic in the query.
-func (g *Gateway) consuming(ctx context.Context, c *fiber.Ctx, u *schema.User, q map[string]string) (*schema.Subscription, error) {
-	topic, err := queryID(q, "topic_id", true)
-	if err != nil {
-		return nil, err
-	}
-	consumer, err := queryID(q, "consumer_id", false)
-	if err != nil {
-		return nil, err
-	}
-	return g.pullSubscription(ctx, c, u, actor(u, schema.UserID(consumer)), schema.TopicID(topic))
+	return out
 }
 
 // pullSubscription returns the active pull subscription that a consumer has to a topic.
-func (g *Gateway) pullSubscription(ctx context.Context, c *fiber.Ctx, u *schema.User, consumer schema.UserID, topic schema.TopicID) (*schema.Subscription, error) {
-	s, err := g.subscriptionFor(ctx, c, u, schema.ActionConsume, g.subscriptionOf(ctx, topic, consumer))
+func (g *Gateway) pullSubscription(ctx context.Context, by caller, consumer schema.UserID, topic schema.TopicID) (*schema.Subscription, error) {
+	s, err := g.subscriptionFor(ctx, by, schema.ActionConsume, g.subscriptionOf(ctx, topic, consumer))
 	switch {
 	case err != nil:
 		return nil, err
@@ -145,123 +115,4 @@ func (g *Gateway) subscriptionOf(ctx context.Context, topic schema.TopicID, cons
 		s = g.cfg.Catalog.SubscriptionOf(topic, consumer)
 	}
 	return s
-}
-
-// wireSettle is the body of POST /ack, /nack and /extend: bare ids, or, stricter, ids with the lease that each was handed out under.
-type wireSettle struct {
-	Consumer schema.UserID      `json:"consumer_id"`
-	Topic    schema.TopicID     `json:"topic_id"`
-	IDs      []schema.MessageID `json:"message_ids"`
-	Messages []wireLease        `json:"messages"`
-}
-
-type wireLease struct {
-	ID    schema.MessageID `json:"message_id"`
-	Lease string           `json:"lease"`
-}
-
-type wireVerdict struct {
-	ID     schema.MessageID `json:"message_id"`
-	Result schema.Verdict   `json:"result"`
-}
-
-func (w *wireSettle) list() ([]schema.Settlement, error) {
-	n := len(w.IDs) + len(w.Messages)
-	if n == 0 {
-		return nil, schema.Errorf(schema.Invalid, "message_ids or messages is missing")
-	}
-	if n > schema.PullMessagesMax {
-		return nil, schema.Errorf(schema.TooLarge, "more than %d messages at once", schema.PullMessagesMax)
-	}
-	list := make([]schema.Settlement, 0, n)
-	for _, id := range w.IDs {
-		list = append(list, schema.Settlement{Message: id})
-	}
-	for _, m := range w.Messages {
-		list = append(list, schema.Settlement{Message: m.ID, Lease: m.Lease})
-	}
-	for _, s := range list {
-		if err := checkID("message_id", s.Message); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
-}
-
-func (g *Gateway) ack(c *fiber.Ctx) error {
-	var w wireSettle
-	return g.settle(c, &w, &w, schema.SettleAck, func() (time.Duration, error) { return 0, nil })
-}
-
-func (g *Gateway) nack(c *fiber.Ctx) error {
-	var w struct {
-		wireSettle
-		Delay seconds `json:"delay"`
-	}
-	return g.settle(c, &w, &w.wireSettle, schema.SettleNack, func() (time.Duration, error) {
-		if d := time.Duration(w.Delay); d >= 0 && d <= schema.RetryDelayMax {
-			return d, nil
-		}
-		return 0, schema.Errorf(schema.Invalid, "delay must be between 0 and %v", schema.RetryDelayMax)
-	})
-}
-
-func (g *Gateway) extend(c *fiber.Ctx) error {
-	var w struct {
-		wireSettle
-		Deadline seconds `json:"ack_deadline"`
-	}
-	return g.settle(c, &w, &w.wireSettle, schema.SettleExtend, func() (time.Duration, error) {
-		d := time.Duration(w.Deadline)
-		if d == 0 {
-			return schema.AckDeadlineDefault, nil
-		}
-		if d > 0 && d <= schema.AckDeadlineMax {
-			return d, nil
-		}
-		return 0, schema.Errorf(schema.Invalid, "ack_deadline must be above 0 and at most %v", schema.AckDeadlineMax)
-	})
-}
-
-// settle answers one verdict per message. body is what is decoded, w the part of it that all three calls share.
-func (g *Gateway) settle(c *fiber.Ctx, body any, w *wireSettle, how schema.Settling, by func() (time.Duration, error)) error {
-	u, err := g.user(c)
-	if err != nil {
-		return err
-	}
-	if err := decode(c, body); err != nil {
-		return err
-	}
-	if err := checkID("topic_id", w.Topic); err != nil {
-		return err
-	}
-	if err := checkOptionalID("consumer_id", w.Consumer); err != nil {
-		return err
-	}
-	list, err := w.list()
-	if err != nil {
-		return err
-	}
-	d, err := by()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := call()
-	defer cancel()
-	s, err := g.pullSubscription(ctx, c, u, actor(u, w.Consumer), w.Topic)
-	if err != nil {
-		return err
-	}
-	verdicts, err := g.cfg.Broker.Settle(ctx, how, s, list, d)
-	if err != nil {
-		return err
-	}
-	out := struct {
-		status
-		Results []wireVerdict `json:"results"`
-	}{okay, make([]wireVerdict, len(list))}
-	for i := range list {
-		out.Results[i] = wireVerdict{list[i].Message, verdicts[i]}
-	}
-	return ok(c, out)
 }

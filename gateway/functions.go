@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"time"
 
@@ -40,15 +41,14 @@ func (g *Gateway) requestConfig(h *fasthttp.RequestHeader) (c fasthttp.RequestCo
 }
 
 func (g *Gateway) bodyBytesMax(h *fasthttp.RequestHeader) int {
-	token, is := bytes.CutPrefix(h.Peek(fiber.HeaderAuthorization), []byte(bearer))
-	if is && bytes.HasPrefix(h.RequestURI(), []byte(deployPath)) && g.cfg.Catalog.Authenticate(token, time.Now()) != nil {
+	if bytes.HasPrefix(h.RequestURI(), []byte(deployPath)) && g.cfg.Catalog.Authenticate(bearerToken(h), time.Now()) != nil {
 		return schema.ArtifactBytesMax
 	}
 	return bodyBytesMax
 }
 
 // functionFor finds a function that the user may do something with. One that is not there and one that is not the user's to use answer alike.
-func (g *Gateway) functionFor(ctx context.Context, c *fiber.Ctx, u *schema.User, as schema.UserID, action schema.Action, name string) (*schema.Function, error) {
+func (g *Gateway) functionFor(ctx context.Context, by caller, as schema.UserID, action schema.Action, name string) (*schema.Function, error) {
 	if g.cfg.Functions == nil {
 		return nil, schema.Errorf(schema.Invalid, "this cluster hosts no functions")
 	}
@@ -56,14 +56,18 @@ func (g *Gateway) functionFor(ctx context.Context, c *fiber.Ctx, u *schema.User,
 	if f == nil && g.cfg.Catalog.Sync(ctx) == nil { // maybe another node made it a moment ago
 		f = g.cfg.Catalog.Function(name)
 	}
-	if f == nil || !g.decide(ctx, c, &schema.AuthRequest{Principal: u, As: as, Action: action, Function: f.Name, FunctionBy: f.Owner, Invokers: f.Invokers}).Allow {
+	if f == nil {
+		return nil, errNoFunction
+	}
+	r := functionRequest(action, f)
+	if r.As = as; !g.decide(ctx, by, r).Allow {
 		return nil, errNoFunction
 	}
 	return f, nil
 }
 
 // mayTarget refuses targets whose function the consumer may not invoke: its owner's permission is the consumer's side of the agreement.
-func (g *Gateway) mayTarget(ctx context.Context, c *fiber.Ctx, u *schema.User, s *schema.Subscription) error {
+func (g *Gateway) mayTarget(ctx context.Context, by caller, s *schema.Subscription) error {
 	if s.Target.Type != schema.TargetFunction {
 		return nil
 	}
@@ -71,15 +75,8 @@ func (g *Gateway) mayTarget(ctx context.Context, c *fiber.Ctx, u *schema.User, s
 	if err != nil {
 		return err
 	}
-	_, err = g.functionFor(ctx, c, u, s.Consumer, schema.ActionInvokeFunc, name)
+	_, err = g.functionFor(ctx, by, s.Consumer, schema.ActionInvokeFunc, name)
 	return err
-}
-
-func (g *Gateway) answerFunction(c *fiber.Ctx, f *schema.Function) error {
-	return ok(c, struct {
-		status
-		wireFunction
-	}{okay, wireFunctionOf(f)})
 }
 
 // deployFunction takes code as its body: the first makes a function, another one makes its next version, which is live at once.
@@ -88,23 +85,20 @@ func (g *Gateway) deployFunction(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	q, err := queries(c, "function_name", "settings")
-	if err != nil {
-		return err
-	}
-	if err := wantPlain(c); err != nil {
+	by, q := caller{c, u}, paramsOf(c, "function_name", "settings")
+	if err := cmp.Or(q.err, wantPlain(c)); err != nil {
 		return err
 	}
 	var terms wireFunctionTerms
-	if raw, there := q["settings"]; there {
-		if err := decodeJSON([]byte(raw), &terms); err != nil {
+	if q.has("settings") {
+		if err := decodeJSON([]byte(q.text("settings")), &terms); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	name := q["function_name"]
-	if err := g.mayDeploy(ctx, c, u, name); err != nil {
+	name := q.text("function_name")
+	if err := g.mayDeploy(ctx, by, name); err != nil {
 		return err
 	}
 	archive := c.Request().Body()
@@ -119,140 +113,112 @@ func (g *Gateway) deployFunction(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return g.answerFunction(c, made)
+	return answer(c, "ok", wireFunctionOf(made))
 }
 
-func (g *Gateway) mayDeploy(ctx context.Context, c *fiber.Ctx, u *schema.User, name string) error {
+func (g *Gateway) mayDeploy(ctx context.Context, by caller, name string) error {
 	if g.cfg.Functions == nil {
 		return schema.Errorf(schema.Invalid, "this cluster hosts no functions")
 	}
 	if err := g.cfg.Catalog.Sync(ctx); err != nil {
 		return err
 	}
-	r := schema.AuthRequest{Principal: u, Action: schema.ActionManageFunc, Function: name}
+	r := &schema.AuthRequest{Action: schema.ActionManageFunc, Function: name}
 	if f := g.cfg.Catalog.Function(name); f != nil {
-		r.FunctionBy, r.Invokers = f.Owner, f.Invokers
+		r = functionRequest(schema.ActionManageFunc, f)
 	}
-	if d := g.decide(ctx, c, &r); !d.Allow {
+	if !g.decide(ctx, by, r).Allow {
 		return schema.Errorf(schema.Conflict, "the function's name is taken, or the policy does not let you make it")
 	}
 	return nil
 }
 
-// onFunction does what the calls with a function's name in a JSON body have in common.
-func (g *Gateway) onFunction(c *fiber.Ctx, body any, name *string, do func(ctx context.Context, f *schema.Function) error) error {
-	u, err := g.user(c)
-	if err != nil {
-		return err
-	}
-	if err := decode(c, body); err != nil {
-		return err
-	}
-	ctx, cancel := call()
-	defer cancel()
-	f, err := g.functionFor(ctx, c, u, 0, schema.ActionManageFunc, *name)
-	if err != nil {
-		return err
-	}
-	return do(ctx, f)
-}
-
-func (g *Gateway) updateFunction(c *fiber.Ctx) error {
-	var w struct {
-		Name string `json:"function_name"`
-		wireFunctionTerms
-	}
-	return g.onFunction(c, &w, &w.Name, func(ctx context.Context, f *schema.Function) error {
-		f, err := g.cfg.Catalog.PutFunction(ctx, f.Name, f.Owner, w.wireFunctionTerms.set)
-		if err != nil {
-			return err
-		}
-		return g.answerFunction(c, f)
-	})
-}
-
-func (g *Gateway) rollbackFunction(c *fiber.Ctx) error {
-	var w struct {
-		Name    string `json:"function_name"`
-		Version int    `json:"version"`
-	}
-	return g.onFunction(c, &w, &w.Name, func(ctx context.Context, f *schema.Function) error {
-		f, err := g.cfg.Catalog.RollBack(ctx, f.Name, w.Version)
-		if err != nil {
-			return err
-		}
-		return g.answerFunction(c, f)
-	})
-}
-
-func (g *Gateway) deleteFunction(c *fiber.Ctx) error {
-	var w struct {
-		Name string `json:"function_name"`
-	}
-	return g.onFunction(c, &w, &w.Name, func(ctx context.Context, f *schema.Function) error {
-		if err := g.cfg.Catalog.DeleteFunction(ctx, f.Name); err != nil {
-			return err
-		}
-		return ok(c, okay)
-	})
-}
-
-func (g *Gateway) getFunction(c *fiber.Ctx) error {
-	u, err := g.user(c)
-	if err != nil {
-		return err
-	}
-	q, err := queries(c, "function_name")
-	if err != nil {
-		return err
-	}
-	ctx, cancel := call()
-	defer cancel()
+// ownFunction finds a function that the caller may manage, as it is now.
+func (g *Gateway) ownFunction(ctx context.Context, by caller, name string) (*schema.Function, error) {
 	if err := g.cfg.Catalog.Sync(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	f, err := g.functionFor(ctx, c, u, 0, schema.ActionManageFunc, q["function_name"])
-	if err != nil {
-		return err
-	}
-	return g.answerFunction(c, f)
+	return g.functionFor(ctx, by, 0, schema.ActionManageFunc, name)
 }
 
-func (g *Gateway) listFunctions(c *fiber.Ctx) error {
-	u, err := g.user(c)
+type wireFunctionChange struct {
+	Name string `json:"function_name"`
+	wireFunctionTerms
+}
+
+func (g *Gateway) updateFunction(ctx context.Context, by caller, in *wireFunctionChange) (out wireFunction, err error) {
+	f, err := g.ownFunction(ctx, by, in.Name)
 	if err != nil {
-		return err
+		return out, err
 	}
-	q, err := queries(c, "after", "limit")
+	return shownFunction(g.cfg.Catalog.PutFunction(ctx, f.Name, f.Owner, in.wireFunctionTerms.set))
+}
+
+type wireRollback struct {
+	Name    string `json:"function_name"`
+	Version int    `json:"version"`
+}
+
+func (g *Gateway) rollbackFunction(ctx context.Context, by caller, in *wireRollback) (out wireFunction, err error) {
+	f, err := g.ownFunction(ctx, by, in.Name)
 	if err != nil {
-		return err
+		return out, err
 	}
-	limit, err := queryInt(q, "limit", 100, 1, schema.ListMax)
+	return shownFunction(g.cfg.Catalog.RollBack(ctx, f.Name, in.Version))
+}
+
+type wireFunctionOnly struct {
+	Name string `json:"function_name"`
+}
+
+func (g *Gateway) deleteFunction(ctx context.Context, by caller, in *wireFunctionOnly) (nothing, error) {
+	f, err := g.ownFunction(ctx, by, in.Name)
 	if err != nil {
-		return err
+		return nothing{}, err
 	}
-	ctx, cancel := call()
-	defer cancel()
+	return nothing{}, g.cfg.Catalog.DeleteFunction(ctx, f.Name)
+}
+
+func (g *Gateway) getFunction(ctx context.Context, by caller, q *params) (out wireFunction, err error) {
+	return shownFunction(g.ownFunction(ctx, by, q.text("function_name")))
+}
+
+func shownFunction(f *schema.Function, err error) (wireFunction, error) {
+	if err != nil {
+		return wireFunction{}, err
+	}
+	return wireFunctionOf(f), nil
+}
+
+type wireFunctions struct {
+	Functions []wireFunction `json:"functions"`
+}
+
+func (g *Gateway) listFunctions(ctx context.Context, by caller, q *params) (out wireFunctions, err error) {
+	limit := q.limit()
+	if q.err != nil {
+		return out, q.err
+	}
 	if err := g.cfg.Catalog.Sync(ctx); err != nil {
-		return err
+		return out, err
 	}
-	out := make([]wireFunction, 0, limit)
-	for last := q["after"]; len(out) < limit; {
-		page := g.cfg.Catalog.Functions(last, schema.ListMax, func(*schema.Function) bool { return true })
-		for _, f := range page {
-			last = f.Name
-			if len(out) < limit && g.decide(ctx, c, &schema.AuthRequest{Principal: u, Action: schema.ActionManageFunc, Function: f.Name, FunctionBy: f.Owner, Invokers: f.Invokers}).Allow {
-				out = append(out, wireFunctionOf(f))
-			}
-		}
-		if len(page) < schema.ListMax {
-			break
-		}
+	page := func(after string, limit int) []*schema.Function {
+		return g.cfg.Catalog.Functions(after, limit, func(*schema.Function) bool { return true })
 	}
-	return ok(c, struct {
-		status
-		Functions []wireFunction `json:"functions"`
-	}{okay, out})
+	out.Functions, err = list(ctx, q.text("after"), limit, page, func(f *schema.Function) string { return f.Name }, func(f *schema.Function) (wireFunction, bool) {
+		return wireFunctionOf(f), g.decide(ctx, by, functionRequest(schema.ActionManageFunc, f)).Allow
+	})
+	return out, err
+}
+
+// functionRequest asks the policies for an action on a function.
+func functionRequest(action schema.Action, f *schema.Function) *schema.AuthRequest {
+	return &schema.AuthRequest{Action: action, Function: f.Name, FunctionBy: f.Owner, Invokers: f.Invokers}
+}
+
+type wireLogs struct {
+	Log  string `json:"log"`
+	Next int64  `json:"next"`
 }
 
 // functionLogs shows what a function's instances on this node wrote. With wait it is a long poll.
@@ -261,52 +227,20 @@ func (g *Gateway) functionLogs(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	q, err := queries(c, "function_name", "after", "wait")
-	if err != nil {
-		return err
+	q := paramsOf(c, "function_name", "after", "wait")
+	after, wait := optionalID[int64](q, "after"), time.Duration(q.number("wait", 0, 0, int(schema.PullWaitMax/time.Second)))*time.Second
+	if q.err != nil {
+		return q.err
 	}
-	after, err := queryID(q, "after", false)
-	if err != nil {
-		return err
-	}
-	wait, err := queryInt(q, "wait", 0, 0, int(schema.PullWaitMax/time.Second))
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout+time.Duration(wait)*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout+wait)
 	defer cancel()
-	f, err := g.functionFor(ctx, c, u, 0, schema.ActionManageFunc, q["function_name"])
+	f, err := g.functionFor(ctx, caller{c, u}, 0, schema.ActionManageFunc, q.text("function_name"))
 	if err != nil {
 		return err
 	}
-	text, next, err := g.cfg.Functions.Logs(ctx, f, after, time.Duration(wait)*time.Second)
+	text, next, err := g.cfg.Functions.Logs(ctx, f, after, wait)
 	if err != nil {
 		return err
 	}
-	return ok(c, struct {
-		status
-		Log  string `json:"log"`
-		Next int64  `json:"next"`
-	}{okay, string(bytes.ToValidUTF8(text, []byte("\uFFFD"))), next})
-}
-
-// createAccessKey shows the key pair that goes with the caller's token, for clients that sign as for AWS.
-func (g *Gateway) createAccessKey(c *fiber.Ctx) error {
-	if _, err := g.user(c); err != nil {
-		return err
-	}
-	if err := decode(c, &struct{}{}); err != nil {
-		return err
-	}
-	token := g.cfg.Catalog.TokenOf(c.Request().Header.Peek(fiber.HeaderAuthorization)[len(bearer):], time.Now())
-	if token == nil { // it ended this moment
-		return schema.Errorf(schema.Unauthenticated, "the token is not valid")
-	}
-	id, secret := g.cfg.Catalog.AccessKey(token.ID)
-	return ok(c, struct {
-		status
-		ID        string `json:"access_key_id"`
-		Secret    string `json:"secret_access_key"`
-		ExpiresAt string `json:"expires_at,omitempty"`
-	}{okay, id, secret, stamp(token.ExpiresAt)})
+	return answer(c, "ok", wireLogs{string(bytes.ToValidUTF8(text, []byte("\uFFFD"))), next})
 }

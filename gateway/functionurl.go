@@ -117,7 +117,7 @@ func (g *Gateway) functionAtURL(ctx context.Context, c *fiber.Ctx) (*schema.Func
 	if err != nil {
 		return nil, err
 	}
-	return g.functionFor(ctx, c, u, 0, schema.ActionInvokeFunc, f.Name)
+	return g.functionFor(ctx, caller{c, u}, 0, schema.ActionInvokeFunc, f.Name)
 }
 
 func urlEventOf(c *fiber.Ctx, f *schema.Function, id string, now time.Time) urlEvent {

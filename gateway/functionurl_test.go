@@ -107,6 +107,9 @@ func TestFunctionURL(t *testing.T) {
 	if a := s.send("", "GET", "/functions/web/url/plain", nil); a.status != 200 || string(a.body) != `"plain"` || a.header.Get("Content-Type") != "application/json" {
 		t.Errorf("a plain answer: %d %s", a.status, a.body)
 	}
+	if a := s.send("", "HEAD", "/functions/web/url/plain", nil); a.status != 200 || len(a.body) != 0 {
+		t.Errorf("a HEAD: %d %s", a.status, a.body)
+	}
 	s.refused(s.send("", "GET", "/functions/web/url/fail", nil), 502, "a function that fails")
 	s.post(alice.token, "/update_function", fields{"function_name": "web", "url_auth": "token"})
 	s.refused(s.send("", "GET", "/functions/web/url/", nil), 401, "without a token")

@@ -75,12 +75,13 @@ type Gateway struct {
 	cfg     Config
 	app     *fiber.App
 	limits  *limiters
+	quotas  *quotas
 	metrics *metrics
 }
 
 // New makes a gateway that does not listen yet.
 func New(cfg Config) *Gateway {
-	g := &Gateway{cfg: cfg, limits: newLimiters(cfg.UserRate), metrics: newMetrics(cfg.Registry)}
+	g := &Gateway{cfg: cfg, limits: newLimiters(cfg.UserRate), quotas: newQuotas(), metrics: newMetrics(cfg.Registry)}
 	g.app = fiber.New(fiber.Config{
 		AppName:               "handfast",
 		ErrorHandler:          g.failUnread, // errors of handlers end in measure
@@ -129,79 +130,4 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// call bounds one request by requestTimeout.
-func call() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), requestTimeout)
-}
-
-func (g *Gateway) routes() {
-	a := g.app
-	a.Get("/healthz", g.healthz)
-	a.Get("/readyz", g.readyz)
-	a.Get("/metrics", g.serveMetrics)
-	a.Get("/openapi.yaml", g.openapi)
-
-	a.Post("/publish_message", g.publishMessage)
-	a.Post("/publish_messages", g.publishMessages)
-	a.Get("/message_status", g.messageStatus)
-	a.Get("/message", g.pullMessages)
-	a.Post("/ack", g.ack)
-	a.Post("/nack", g.nack)
-	a.Post("/extend", g.extend)
-
-	a.Post("/create_topic", g.createTopic)
-	a.Post("/update_topic", g.updateTopic)
-	a.Post("/delete_topic", g.deleteTopic)
-	a.Get("/topic", g.getTopic)
-	a.Get("/topics", g.listTopics)
-	a.Post("/grant_publish", g.grantPublish)
-	a.Post("/revoke_publish", g.revokePublish)
-	a.Get("/grants", g.listGrants)
-
-	a.Post("/subscribe", g.subscribe)
-	a.Post("/unsubscribe", g.unsubscribe)
-	a.Post("/update_subscription", g.updateSubscription)
-	a.Post("/approve_subscription", g.approveSubscription)
-	a.Post("/reject_subscription", g.rejectSubscription)
-	a.Post("/verify_subscription", g.verifySubscription)
-	a.Get("/confirm_subscription", g.confirmSubscription)
-	a.Post("/confirm_subscription", g.confirmSubscription)
-	a.Post("/pause_subscription", g.pauseSubscription)
-	a.Post("/resume_subscription", g.resumeSubscription)
-	a.Post("/rotate_secret", g.rotateSecret)
-	a.Post("/replay", g.replay)
-	a.Post("/redrive", g.redrive)
-	a.Get("/subscription", g.getSubscription)
-	a.Get("/subscriptions", g.listSubscriptions)
-	a.Get("/deliveries", g.listDeliveries)
-
-	a.Post("/create_user", g.createUser)
-	a.Post("/update_user", g.updateUser)
-	a.Post("/rotate_token", g.rotateToken)
-	a.Post("/revoke_token", g.revokeToken)
-	a.Get("/user", g.getUser)
-	a.Get("/users", g.listUsers)
-
-	a.Get("/cluster", g.showCluster)
-
-	a.Post("/create_access_key", g.createAccessKey)
-
-	a.Post(deployPath, g.deployFunction)
-	a.Post("/update_function", g.updateFunction)
-	a.Post("/rollback_function", g.rollbackFunction)
-	a.Post("/delete_function", g.deleteFunction)
-	a.Get("/function", g.getFunction)
-	a.Get("/functions", g.listFunctions)
-	a.Get("/function_logs", g.functionLogs)
-	a.Post(invokePath, g.invoke)
-	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-		a.Add(method, functionURLPath, g.callFunctionURL)
-	}
-
-	a.Get("/rules", g.listRules)
-	a.Post("/create_rule", g.createRule)
-	a.Get("/patterns", g.listPatterns)
-	a.Post("/create_pattern", g.createPattern)
 }

@@ -62,7 +62,7 @@ func (g *Gateway) measure(c *fiber.Ctx) error {
 		}
 	}
 	route := c.Route().Path
-	if c.Response().StatusCode() == fiber.StatusNotFound && route == "/" {
+	if route == "/" { // nothing but this handler
 		route = "none"
 	}
 	g.metrics.count(route, c.Response().StatusCode())
@@ -71,14 +71,14 @@ func (g *Gateway) measure(c *fiber.Ctx) error {
 }
 
 // healthz says that the process answers.
-func (g *Gateway) healthz(c *fiber.Ctx) error { return ok(c, okay) }
+func (g *Gateway) healthz(c *fiber.Ctx) error { return answer(c, "ok", nothing{}) }
 
 // readyz says whether requests should come here.
 func (g *Gateway) readyz(c *fiber.Ctx) error {
 	if !g.cfg.Broker.Ready() {
 		return schema.Errorf(schema.Unavailable, "not every partition of this node is served").Retry(time.Second)
 	}
-	return ok(c, okay)
+	return answer(c, "ok", nothing{})
 }
 
 func (g *Gateway) serveMetrics(c *fiber.Ctx) error { return g.metrics.serve(c) }

@@ -129,9 +129,9 @@ func (g *Gateway) invokeFunction(c *fiber.Ctx, id string) error {
 	if err != nil {
 		return err
 	}
-	q, err := queries(c, "Qualifier")
-	if err != nil {
-		return err
+	q := paramsOf(c, "Qualifier")
+	if q.err != nil {
+		return q.err
 	}
 	reference, err := url.PathUnescape(strings.Clone(c.Params("name")))
 	if err != nil {
@@ -141,14 +141,14 @@ func (g *Gateway) invokeFunction(c *fiber.Ctx, id string) error {
 	switch {
 	case err != nil:
 		return err
-	case q["Qualifier"] != "" && qualifier != "" && qualifier != q["Qualifier"]:
+	case q.text("Qualifier") != "" && qualifier != "" && qualifier != q.text("Qualifier"):
 		return schema.Errorf(schema.Invalid, "the name has another qualifier than the query")
-	case q["Qualifier"] != "":
-		qualifier = q["Qualifier"]
+	case q.text("Qualifier") != "":
+		qualifier = q.text("Qualifier")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), invokeTimeout)
 	defer cancel()
-	f, err := g.functionFor(ctx, c, u, 0, schema.ActionInvokeFunc, name)
+	f, err := g.functionFor(ctx, caller{c, u}, 0, schema.ActionInvokeFunc, name)
 	if err != nil {
 		return err
 	}

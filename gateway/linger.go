@@ -41,8 +41,9 @@ func (c *lingerConn) Close() error {
 	return c.TCPConn.Close()
 }
 
-// failUnread answers what could not be read as a request.
+// failUnread answers what could not be read as a request. Where the next one begins nobody knows: the connection ends.
 func (g *Gateway) failUnread(c *fiber.Ctx, err error) error {
+	c.Set(fiber.HeaderConnection, "close")
 	failed := g.fail(c, err)
 	status := c.Response().StatusCode()
 	if conn, is := c.Context().Conn().(*lingerConn); is && status != fiber.StatusRequestTimeout {

@@ -51,11 +51,8 @@ func (g *Gateway) fail(c *fiber.Ctx, err error) error {
 	if retryAfter > 0 {
 		c.Set(fiber.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(retryAfter.Seconds()))))
 	}
-	switch p.Status {
-	case http.StatusUnauthorized:
+	if p.Status == http.StatusUnauthorized {
 		c.Set(fiber.HeaderWWWAuthenticate, `Bearer realm="handfast"`)
-	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout, http.StatusRequestHeaderFieldsTooLarge:
-		c.Set(fiber.HeaderConnection, "close")
 	}
 	body, _ := json.Marshal(p) // plain strings and a number
 	c.Set(fiber.HeaderContentType, "application/problem+json")
@@ -69,30 +66,36 @@ func problemOf(err error) (problem, time.Duration) {
 		status := statusOf[ours.Kind]
 		return problem{"about:blank", http.StatusText(status), status, ours.Message, ours.Kind.String()}, ours.RetryAfter
 	}
-	status, detail, kind := http.StatusInternalServerError, "something went wrong here; the log has the cause", schema.Internal
+	status := http.StatusInternalServerError
 	var framework *fiber.Error
 	var buffer *fasthttp.ErrSmallBuffer
 	switch {
 	case errors.As(err, &framework):
-		status, kind = framework.Code, schema.Invalid
-		detail = frameworkDetail[framework.Code]
+		status = framework.Code
 	case errors.As(err, &buffer):
-		status, kind, detail = http.StatusRequestHeaderFieldsTooLarge, schema.TooLarge, frameworkDetail[431]
+		status = http.StatusRequestHeaderFieldsTooLarge
 	case schema.KindOf(err) == schema.Unavailable:
-		status, kind, detail = http.StatusServiceUnavailable, schema.Unavailable, "not done in time"
+		status = http.StatusServiceUnavailable
 	}
-	if detail == "" {
-		detail = http.StatusText(status)
+	p, known := frameworkProblems[status]
+	if !known {
+		p.kind, p.detail = schema.Invalid, http.StatusText(status)
 	}
-	return problem{"about:blank", http.StatusText(status), status, detail, kind.String()}, 0
+	return problem{"about:blank", http.StatusText(status), status, p.detail, p.kind.String()}, 0
 }
 
-var frameworkDetail = map[int]string{
-	http.StatusBadRequest:                  "the request is not well-formed HTTP",
-	http.StatusNotFound:                    "there is no such path; /openapi.yaml describes those there are",
-	http.StatusMethodNotAllowed:            "this path does not take this method; see the Allow header",
-	http.StatusRequestTimeout:              "the request did not arrive in time",
-	http.StatusRequestEntityTooLarge:       "the body has more than 8 MiB",
-	http.StatusBadGateway:                  "the function failed, or its answer is not a response",
-	http.StatusRequestHeaderFieldsTooLarge: "the request line and headers have more than 32 KiB",
+// frameworkProblems are what is told of errors that are not of ours, by status.
+var frameworkProblems = map[int]struct {
+	kind   schema.Kind
+	detail string
+}{
+	http.StatusBadRequest:                  {schema.Invalid, "the request is not well-formed HTTP"},
+	http.StatusNotFound:                    {schema.NotFound, "there is no such path; /openapi.yaml describes those there are"},
+	http.StatusMethodNotAllowed:            {schema.Invalid, "this path does not take this method; see the Allow header"},
+	http.StatusRequestTimeout:              {schema.Unavailable, "the request did not arrive in time"},
+	http.StatusRequestEntityTooLarge:       {schema.TooLarge, "the body has more than 8 MiB"},
+	http.StatusRequestHeaderFieldsTooLarge: {schema.TooLarge, "the request line and headers have more than 32 KiB"},
+	http.StatusInternalServerError:         {schema.Internal, "something went wrong here; the log has the cause"},
+	http.StatusBadGateway:                  {schema.Internal, "the function failed, or its answer is not a response"},
+	http.StatusServiceUnavailable:          {schema.Unavailable, "not done in time"},
 }

@@ -24,12 +24,14 @@ func TestDocumentNamesEveryRoute(t *testing.T) {
 	var documented []string
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
-			documented = append(documented, method+" "+path)
+			if method != "HEAD" { // goes with nearly every GET
+				documented = append(documented, method+" "+path)
+			}
 		}
 	}
 	var registered []string
 	for _, r := range New(Config{Registry: prometheus.NewRegistry()}).app.GetRoutes(true) {
-		if r.Method != "HEAD" { // goes with every GET
+		if r.Method != "HEAD" {
 			registered = append(registered, r.Method+" "+parameters.Replace(r.Path))
 		}
 	}

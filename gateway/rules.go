@@ -1,7 +1,8 @@
 package gateway
 
 import (
-	"github.com/gofiber/fiber/v2"
+	"cmp"
+	"context"
 
 	"github.com/handfast-mq/handfast/schema"
 )
@@ -12,6 +13,10 @@ type wireRule struct {
 	Owner       schema.UserID `json:"owner_id,omitzero"`
 	Description string        `json:"description,omitempty"`
 	Rego        string        `json:"rego,omitempty"`
+}
+
+func wireRuleOf(r *schema.Rule) wireRule {
+	return wireRule{r.ID, r.Name, r.Owner, r.Description, r.Rego}
 }
 
 type wirePattern struct {
@@ -36,110 +41,78 @@ func checkDescription(s string) error {
 	return nil
 }
 
-func (g *Gateway) listRules(c *fiber.Ctx) error {
-	u, err := g.user(c)
-	if err != nil {
-		return err
+type wireRules struct {
+	Rules []wireRule `json:"rules"`
+}
+
+func (g *Gateway) listRules(ctx context.Context, by caller, _ *params) (out wireRules, err error) {
+	if err := g.cfg.Catalog.Sync(ctx); err != nil {
+		return out, err
 	}
-	if _, err := queries(c); err != nil {
-		return err
-	}
-	out := struct {
-		status
-		Rules []wireRule `json:"rules"`
-	}{okay, nil}
 	for _, r := range g.cfg.Catalog.Rules() {
-		w := wireRule{r.ID, r.Name, r.Owner, r.Description, ""}
-		if r.Owner == u.ID || u.HasRole(schema.RoleAdmin) {
-			w.Rego = r.Rego
+		w := wireRuleOf(r)
+		if r.Owner != by.user.ID && !by.user.HasRole(schema.RoleAdmin) {
+			w.Rego = ""
 		}
 		out.Rules = append(out.Rules, w)
 	}
-	return ok(c, out)
+	return out, nil
 }
 
-func (g *Gateway) createRule(c *fiber.Ctx) error {
-	u, err := g.user(c)
-	if err != nil {
-		return err
-	}
-	var w struct {
-		Name        string `json:"rule_name"`
-		Description string `json:"description"`
-		Rego        string `json:"rego"`
-	}
-	if err := decode(c, &w); err != nil {
-		return err
-	}
-	if err := checkDescription(w.Description); err != nil {
-		return err
-	}
-	if err := g.cfg.CheckRule(w.Rego); err != nil {
-		return err
-	}
-	ctx, cancel := call()
-	defer cancel()
-	if err := g.allow(ctx, c, &schema.AuthRequest{Principal: u, Action: schema.ActionCreateRule}); err != nil {
-		return err
-	}
-	r, err := g.cfg.Catalog.CreateRule(ctx, schema.Rule{Name: w.Name, Owner: u.ID, Description: w.Description, Rego: w.Rego})
-	if err != nil {
-		return err
-	}
-	return ok(c, struct {
-		status
-		wireRule
-	}{okay, wireRule{r.ID, r.Name, r.Owner, r.Description, r.Rego}})
+type wireNewRule struct {
+	Name        string `json:"rule_name"`
+	Description string `json:"description"`
+	Rego        string `json:"rego"`
 }
 
-func (g *Gateway) listPatterns(c *fiber.Ctx) error {
-	if _, err := g.user(c); err != nil {
-		return err
+func (g *Gateway) createRule(ctx context.Context, by caller, in *wireNewRule) (out wireRule, err error) {
+	if err := cmp.Or(checkDescription(in.Description), g.cfg.CheckRule(in.Rego)); err != nil {
+		return out, err
 	}
-	if _, err := queries(c); err != nil {
-		return err
+	if err := g.allow(ctx, by, &schema.AuthRequest{Action: schema.ActionCreateRule}); err != nil {
+		return out, err
 	}
-	out := struct {
-		status
-		Patterns []wirePattern `json:"patterns"`
-	}{okay, nil}
+	r, err := g.cfg.Catalog.CreateRule(ctx, schema.Rule{Name: in.Name, Owner: by.user.ID, Description: in.Description, Rego: in.Rego})
+	if err != nil {
+		return out, err
+	}
+	return wireRuleOf(r), nil
+}
+
+type wirePatterns struct {
+	Patterns []wirePattern `json:"patterns"`
+}
+
+func (g *Gateway) listPatterns(ctx context.Context, _ caller, _ *params) (out wirePatterns, err error) {
+	if err := g.cfg.Catalog.Sync(ctx); err != nil {
+		return out, err
+	}
 	for _, p := range g.cfg.Catalog.Patterns() {
 		out.Patterns = append(out.Patterns, wirePatternOf(p))
 	}
-	return ok(c, out)
+	return out, nil
 }
 
-func (g *Gateway) createPattern(c *fiber.Ctx) error {
-	u, err := g.user(c)
+type wireNewPattern struct {
+	Name        string           `json:"pattern_name"`
+	Description string           `json:"description"`
+	Mode        schema.Mode      `json:"mode"`
+	Guarantee   schema.Guarantee `json:"guarantee"`
+	Ordered     bool             `json:"ordered"`
+	AckLevel    string           `json:"ack_level"`
+}
+
+func (g *Gateway) createPattern(ctx context.Context, by caller, in *wireNewPattern) (out wirePattern, err error) {
+	if err := checkDescription(in.Description); err != nil {
+		return out, err
+	}
+	if err := g.allow(ctx, by, &schema.AuthRequest{Action: schema.ActionCreatePatt}); err != nil {
+		return out, err
+	}
+	p, err := g.cfg.Catalog.CreatePattern(ctx, schema.Pattern{Name: in.Name, Owner: by.user.ID, Description: in.Description, Mode: in.Mode,
+		Guarantee: in.Guarantee, Ordered: in.Ordered, AckLevel: in.AckLevel})
 	if err != nil {
-		return err
+		return out, err
 	}
-	var w struct {
-		Name        string           `json:"pattern_name"`
-		Description string           `json:"description"`
-		Mode        schema.Mode      `json:"mode"`
-		Guarantee   schema.Guarantee `json:"guarantee"`
-		Ordered     bool             `json:"ordered"`
-		AckLevel    string           `json:"ack_level"`
-	}
-	if err := decode(c, &w); err != nil {
-		return err
-	}
-	if err := checkDescription(w.Description); err != nil {
-		return err
-	}
-	ctx, cancel := call()
-	defer cancel()
-	if err := g.allow(ctx, c, &schema.AuthRequest{Principal: u, Action: schema.ActionCreatePatt}); err != nil {
-		return err
-	}
-	p, err := g.cfg.Catalog.CreatePattern(ctx, schema.Pattern{Name: w.Name, Owner: u.ID, Description: w.Description, Mode: w.Mode,
-		Guarantee: w.Guarantee, Ordered: w.Ordered, AckLevel: w.AckLevel})
-	if err != nil {
-		return err
-	}
-	return ok(c, struct {
-		status
-		wirePattern
-	}{okay, wirePatternOf(p)})
+	return wirePatternOf(p), nil
 }

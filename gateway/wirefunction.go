@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"time"
-
 	"github.com/handfast-mq/handfast/schema"
 )
 
@@ -62,12 +60,6 @@ func (w *wireFunctionTerms) set(f *schema.Function, v *schema.FunctionVersion) e
 		set(&f.Async.DeadLetter, a.DeadLetter)
 	}
 	return nil
-}
-
-func setSeconds(to *time.Duration, from *seconds) {
-	if from != nil {
-		*to = time.Duration(*from)
-	}
 }
 
 type wireVersion struct {

@@ -42,7 +42,7 @@ func (s *Service) deadLetter(ctx context.Context, sub *schema.Subscription, m *s
 			schema.Attribute{Name: AttributeDeadAttempts, Value: strconv.Itoa(attempts)},
 			schema.Attribute{Name: AttributeDeadReason, Value: reason[:min(len(reason), deadReasonBytesMax)]}),
 	}
-	return s.publishOne(ctx, topic.ID, dead)
+	return s.PublishOwn(ctx, topic.ID, dead)
 }
 
 // redriven makes a new message, for one subscription alone, of its dead letter.

@@ -1,6 +1,7 @@
 package partitions
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -57,14 +58,10 @@ func keyed(messages []schema.Publish) bool {
 	return false
 }
 
-// partitionOf chooses a message's partition: by its ordering key, else by its idempotency key, else one of this node's that many
-// messages share for a moment, so that they share commits.
+// partitionOf chooses a message's partition: by its ordering key, else by what it goes together by, else by its idempotency key, else one
+// of this node's that many messages share for a moment, so that they share commits.
 func (s *Service) partitionOf(t *schema.Topic, m *schema.Publish) schema.PartitionID {
-	key := m.Key
-	if key == "" {
-		key = m.IdempotencyKey
-	}
-	if key != "" {
+	if key := cmp.Or(m.Key, m.Together, m.IdempotencyKey); key != "" {
 		return schema.TopicPartition(t.ID, schema.KeyPartition(key, t.Partitions), s.total)
 	}
 	first := int(time.Now().UnixNano() / int64(stickFor) % int64(t.Partitions))
@@ -112,8 +109,9 @@ func (s *Service) publishTo(ctx context.Context, p schema.PartitionID, t *schema
 	return results
 }
 
-// publishOne publishes a message of the system's own.
-func (s *Service) publishOne(ctx context.Context, id schema.TopicID, m schema.Publish) error {
+// PublishOwn publishes a message of the system's own, within the time of a request. It is durable at the topic's ack level when this
+// returns without an error.
+func (s *Service) PublishOwn(ctx context.Context, id schema.TopicID, m schema.Publish) error {
 	topic, _, pattern := s.catalog.Topic(id)
 	if topic == nil {
 		return schema.Errorf(schema.NotFound, "there is no topic %d", id)

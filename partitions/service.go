@@ -73,7 +73,7 @@ type Service struct {
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, catalog: cfg.Catalog, logger: cfg.Logger, total: cfg.Catalog.Cluster().Partitions, owners: owner.NewMetrics(cfg.Registry)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.publishOne, catalog: cfg.Catalog, free: s.free}
+	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.PublishOwn, catalog: cfg.Catalog, free: s.free}
 	s.local.dispatcher = dispatch.New(dispatch.Config{
 		Log: cfg.Store, Cursors: cfg.Store, Attempts: cfg.Store, Invokers: cfg.Invokers,
 		Live: s.live, Fresh: func(ctx context.Context) bool { return s.now().fresh(ctx) }, DeadLetter: s.deadLetter, Change: s.changeSubscription, Logger: cfg.Logger, Registry: cfg.Registry,

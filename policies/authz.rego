@@ -5,7 +5,7 @@ decision := {"allow": false, "reasons": sort(obstacles)} if {
 	count(obstacles) > 0
 }
 
-decision := {"allow": true, "reasons": sort(grounds)} if {
+decision := {"allow": true, "reasons": sort(grounds), "limits": limits} if {
 	count(obstacles) == 0
 	count(grounds) > 0
 }
@@ -14,6 +14,10 @@ decision := {"allow": false, "reasons": [refusal]} if {
 	count(obstacles) == 0
 	count(grounds) == 0
 }
+
+# How much of what is allowed is allowed. Another file of this package can say more: content_bytes and rate, of publishing.
+
+default limits := {}
 
 # Obstacles outweigh every ground.
 

@@ -156,26 +156,6 @@ func TestPanicIsRefused(t *testing.T) {
 	}
 }
 
-func TestDecisionOf(t *testing.T) {
-	allow := func(v any) *rego.ExpressionValue { return &rego.ExpressionValue{Value: map[string]any{"allow": v}} }
-	one := rego.Result{Expressions: []*rego.ExpressionValue{allow(true)}}
-	for name, c := range map[string]struct {
-		results rego.ResultSet
-		want    bool
-	}{
-		"one":             {rego.ResultSet{one}, true},
-		"none":            {nil, false},
-		"two":             {rego.ResultSet{one, one}, false},
-		"two expressions": {rego.ResultSet{{Expressions: []*rego.ExpressionValue{allow(true), allow(true)}}}, false},
-		"no expression":   {rego.ResultSet{{}}, false},
-		"string":          {rego.ResultSet{{Expressions: []*rego.ExpressionValue{allow("true")}}}, false},
-	} {
-		if d, _ := decisionOf(c.results); d.Allow != c.want {
-			t.Errorf("%s: %+v", name, d)
-		}
-	}
-}
-
 // Ten thousand rules of users are compiled, asked and bounded.
 func TestManyRules(t *testing.T) {
 	a := newTest(t, Options{})

@@ -18,7 +18,9 @@ func (a *Authorizer) Reload(ctx context.Context) error {
 	a.print = print // a bad state is not tried again until it changes
 	if err != nil {
 		a.metrics.reloadFailed.Inc()
-		a.opts.Logger.Error("the policies were refused; the old ones stay", "dir", a.opts.Dir, "error", err.Error())
+		if a.current.Load() != nil { // else there are no old ones, and who starts is told
+			a.opts.Logger.Error("the policies were refused; the old ones stay", "dir", a.opts.Dir, "error", err.Error())
+		}
 		return err
 	}
 	a.metrics.reloaded.Inc()

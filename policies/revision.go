@@ -2,7 +2,6 @@ package policies
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -62,44 +61,6 @@ func (v *revision) decide(ctx context.Context, doc document, at time.Time) (sche
 		return refuse("the policy failed"), err
 	}
 	return decisionOf(results)
-}
-
-// decisionOf allows only on exactly one object whose allow is the literal true.
-func decisionOf(results rego.ResultSet) (schema.Decision, error) {
-	if len(results) == 0 {
-		return refuse("the policy has no answer"), errors.New("the decision is undefined")
-	}
-	if len(results) != 1 || len(results[0].Expressions) != 1 {
-		return refuse("the policy has more than one answer"), fmt.Errorf("%d results", len(results))
-	}
-	object, ok := results[0].Expressions[0].Value.(map[string]any)
-	if !ok {
-		return refuse("the policy's answer is malformed"), errors.New("the decision is no object")
-	}
-	allow, ok := object["allow"].(bool)
-	if !ok {
-		return refuse("the policy's answer is malformed"), errors.New("allow is no boolean")
-	}
-	d := schema.Decision{Allow: allow}
-	reasons, _ := object["reasons"].([]any)
-	for _, r := range reasons {
-		if s, ok := r.(string); ok && len(d.Reasons) < reasonsMax {
-			d.Reasons = append(d.Reasons, clip(s))
-		}
-	}
-	return d, nil
-}
-
-const (
-	reasonsMax     = 16
-	reasonBytesMax = 256
-)
-
-func clip(s string) string {
-	if len(s) > reasonBytesMax {
-		return strings.ToValidUTF8(s[:reasonBytesMax], "") + "…"
-	}
-	return s
 }
 
 // runTests runs the test rules that came with the policies, if any, and fails when one of them does.

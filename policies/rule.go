@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -61,11 +62,43 @@ var ruleCapabilities = sync.OnceValue(func() *ast.Capabilities {
 	return c
 })
 
+const (
+	// nestingMax bounds how deep a rule's brackets go. Evaluating what is nested thousands deep does not look at its deadline.
+	nestingMax = 100
+	// restMin and restMax bound how long a rule rests that did not answer in time, longer each time in a row: everybody who lists
+	// topics would wait for it.
+	restMin = time.Second
+	restMax = time.Minute
+)
+
 // rule is one user's rule, ready to be asked.
 type rule struct {
 	err      error // it does not compile: every answer is no
 	volatile bool
 	answers  map[schema.Action]rego.PreparedEvalQuery // of what it defines
+
+	mu    sync.Mutex
+	rest  time.Duration // the last one; 0 = it answered in time
+	until time.Time     // its end
+}
+
+// rests tells whether a rule is left alone, because it did not answer in time a moment ago.
+func (u *rule) rests(now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return now.Before(u.until)
+}
+
+// asked notes whether a rule answered in time.
+func (u *rule) asked(now time.Time, inTime bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if inTime {
+		u.rest = 0
+		return
+	}
+	u.rest = min(max(2*u.rest, restMin), restMax)
+	u.until = now.Add(u.rest)
 }
 
 // CheckRule says, with words for the author, what is wrong with a user's rule.
@@ -82,6 +115,9 @@ func compileRule(text string) (r *rule, err error) {
 	}()
 	if len(text) > schema.RegoBytesMax {
 		return nil, schema.Errorf(schema.TooLarge, "the rule has more than %d bytes", schema.RegoBytesMax)
+	}
+	if nesting(text) > nestingMax {
+		return nil, schema.Errorf(schema.Invalid, "the rule's brackets are nested more than %d deep", nestingMax)
 	}
 	module, err := ast.ParseModule("rule.rego", text)
 	if err != nil {
@@ -105,6 +141,21 @@ func compileRule(text string) (r *rule, err error) {
 		}
 	}
 	return r, nil
+}
+
+// nesting is how deep the brackets of a text go, those in words and comments included.
+func nesting(text string) (deepest int) {
+	depth := 0
+	for i := range len(text) {
+		switch text[i] {
+		case '(', '[', '{':
+			depth++
+			deepest = max(deepest, depth)
+		case ')', ']', '}':
+			depth = max(depth-1, 0)
+		}
+	}
+	return deepest
 }
 
 // checkModule returns the actions that a rule decides on.
@@ -140,13 +191,19 @@ func ownRule(r *schema.AuthRequest) *schema.Rule {
 // askRule asks a user's rule about an action. Any failure is a no. stable is true when the answer depends on nothing
 // but the nouns.
 func (a *Authorizer) askRule(ctx context.Context, own *schema.Rule, r *schema.AuthRequest, doc document) (says, stable bool) {
-	compiled := a.compiled(own.Rego)
-	if compiled.err != nil {
+	compiled, began := a.compiled(own.Rego), time.Now()
+	switch {
+	case compiled.err != nil:
 		return false, true
+	case compiled.rests(began):
+		return false, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.opts.Timeout/2) // leaves the policies time to decide without it
+	timeout := a.opts.Timeout / 2 // leaves the policies time to decide without it
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	says, err := compiled.ask(ctx, r, doc)
+	ended := time.Now()
+	compiled.asked(ended, ended.Sub(began) < timeout) // a request that ended before is not the rule's fault
 	if err != nil {
 		a.opts.Logger.Info("no answer from a topic's own rule", "rule_id", int64(own.ID), "action", string(r.Action), "error", clip(err.Error()))
 		return false, false

@@ -36,6 +36,8 @@ func TestCheckRule(t *testing.T) {
 		"range":         {head + `publish if count(numbers.range(1, 1000000000)) > 0`, schema.Invalid},
 		"interpolation": {head + `publish if $"{input.topic.name}" == "x"`, schema.Invalid},
 		"recursive":     {head + "publish if subscribe\nsubscribe if publish", schema.Invalid},
+		"deep":          {head + "publish if x := " + strings.Repeat("[", 101) + strings.Repeat("]", 101), schema.Invalid},
+		"deep enough":   {head + "publish if x := " + strings.Repeat("[", 100) + strings.Repeat("]", 100), 0},
 		"large":         {head + strings.Repeat("# comment\n", schema.RegoBytesMax/10) + "publish := true", schema.TooLarge},
 	} {
 		err := CheckRule(c.text)
@@ -97,8 +99,32 @@ func TestSlowRule(t *testing.T) {
 	if d := a.Authorize(t.Context(), publish(stranger, topic, r)); d.Allow || len(d.Reasons) == 0 {
 		t.Errorf("%+v", d)
 	}
+	if !a.compiled(slow).rests(time.Now()) {
+		t.Error("it is asked again by everybody")
+	}
 	if d := a.Authorize(t.Context(), publish(owner, topic, r)); !d.Allow {
 		t.Errorf("the topic's owner: %+v", d)
+	}
+}
+
+// A rule that does not answer in time rests, longer each time in a row, and is asked as before once it does.
+func TestSlowRuleRests(t *testing.T) {
+	var r rule
+	now := time.Now()
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		if r.rests(now) {
+			t.Fatal("it rests after its rest")
+		}
+		r.asked(now, false)
+		if now = now.Add(want*time.Second - 1); !r.rests(now) {
+			t.Errorf("it does not rest %v s", int64(want))
+		}
+		now = now.Add(1)
+	}
+	r.asked(now, true)
+	r.asked(now, false)
+	if !r.rests(now) || r.rests(now.Add(restMin)) {
+		t.Error("a rule that answered is not forgiven")
 	}
 }
 

@@ -60,6 +60,13 @@ type AuthRequest struct {
 type Decision struct {
 	Allow   bool
 	Reasons []string // why not, or why; for the log and for the caller
+	Limits  Limits   // of what is allowed
+}
+
+// Limits are how much of what it allows a decision allows. They count for publishing; 0 = no bound but the product's own.
+type Limits struct {
+	ContentBytes int     // of one message
+	Rate         float64 // messages a second that the acting user publishes to the topic at one node
 }
 
 // Authorizer decides. It never fails open: a timeout, an undefined or a malformed decision, an error and a policy that

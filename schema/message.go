@@ -25,6 +25,7 @@ type Publish struct {
 	Publisher      UserID
 	Key            string
 	IdempotencyKey string
+	Together       string // messages without a Key that have the same go to one partition, whatever their idempotency keys; "" = each by its own
 	Delay          time.Duration
 	ContentType    string
 	Attributes     []Attribute

@@ -144,7 +144,7 @@ const (
 func BuiltinPatterns() []Pattern {
 	return []Pattern{
 		{ID: PatternStandard, Name: "standard", Mode: ModeAny, Guarantee: AtLeastOnce, AckLevel: "quorum", Description: "At least once, unordered, durable on a quorum."},
-		{ID: PatternOrdered, Name: "ordered", Mode: ModeAny, Guarantee: AtLeastOnce, Ordered: true, AckLevel: "quorum", Description: "At least once, in order per key, durable on a quorum."},
+		{ID: PatternOrdered, Name: "ordered", Mode: ModeAny, Guarantee: AtLeastOnce, Ordered: true, AckLevel: "quorum", Description: "At least once, in order per key (none without a key), durable on a quorum."},
 		{ID: PatternOnce, Name: "at_most_once", Mode: ModeAny, Guarantee: AtMostOnce, AckLevel: "quorum", Description: "At most once: recorded before it is handed out, never retried."},
 		{ID: PatternFast, Name: "fast", Mode: ModeAny, Guarantee: AtLeastOnce, AckLevel: "one", Description: "Accepted before it is forced to disk: a power cut or the loss of one replica may lose accepted messages."},
 		{ID: PatternAll, Name: "all", Mode: ModeAny, Guarantee: AtLeastOnce, AckLevel: "all", Description: "At least once, durable on every replica; one replica down stops publishing."},

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/handfast-mq/handfast/schema"
 )
 
 // Options say how to measure.
@@ -115,6 +117,10 @@ type bench struct {
 
 // Run measures everything, prints a table and writes the rows.
 func Run(o Options) error {
+	chosen := slices.DeleteFunc(works(), func(w work) bool { return !strings.Contains(w.name, o.Only) })
+	if len(chosen) == 0 {
+		return schema.Errorf(schema.Invalid, "no measurement has %q in its name", o.Only)
+	}
 	scratch, err := os.MkdirTemp("", "handfast-bench-")
 	if err != nil {
 		return err
@@ -127,10 +133,7 @@ func Run(o Options) error {
 	defer b.node.stop()
 	defer b.reference.stop()
 	var rows []Row
-	for _, w := range works() {
-		if !strings.Contains(w.name, o.Only) {
-			continue
-		}
+	for _, w := range chosen {
 		row, err := b.row(w)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)

@@ -33,21 +33,10 @@ func (n *Node) openFunctions(ctx context.Context, registry prometheus.Registerer
 	if err != nil {
 		return err
 	}
-	n.async = async.New(async.Options{Catalog: n.catalog, Run: n.host.Run, Publish: n.publish})
+	n.async = async.New(async.Options{Catalog: n.catalog, Run: n.host.Run, Publish: func(ctx context.Context, t schema.TopicID, m schema.Publish) error {
+		return n.service.PublishOwn(ctx, t, m) // the service is made after its invokers
+	}})
 	return nil
-}
-
-// publish writes a message of the node's own to a topic.
-func (n *Node) publish(ctx context.Context, id schema.TopicID, m schema.Publish) error {
-	t, _, pattern := n.catalog.Topic(id)
-	if t == nil {
-		return schema.Errorf(schema.NotFound, "there is no such topic")
-	}
-	level, err := schema.ParseAckLevel(pattern.AckLevel)
-	if err != nil {
-		return err
-	}
-	return n.service.Publish(ctx, t, level, []schema.Publish{m})[0].Err
 }
 
 // mayInvoke asks the policies whether a user may invoke a function.

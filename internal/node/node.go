@@ -70,18 +70,21 @@ func Open(ctx context.Context, cfg Config) (n *Node, err error) {
 			n = nil
 		}
 	}()
-	// The address first: a port that is taken is found out before anything is touched.
+	// The address and the policies first: a port that is taken and a policy that is wrong are found out before anything is touched.
 	if n.listener, err = net.Listen("tcp", cfg.Listen); err != nil {
 		return n, fmt.Errorf("listen: %w", err)
 	}
 	if err := n.openDebug(); err != nil {
 		return n, err
 	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if n.policies, err = policies.New(policies.Options{Dir: cfg.PolicyDir, Logger: cfg.Logger, Registerer: registry}); err != nil {
+		return n, err
+	}
 	if err := n.openStore(ctx); err != nil {
 		return n, err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := n.openParts(ctx, registry); err != nil {
 		return n, err
 	}
@@ -158,9 +161,6 @@ func writeToken(path, token string) error {
 }
 
 func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (err error) {
-	if n.policies, err = policies.New(policies.Options{Dir: n.cfg.PolicyDir, Logger: n.cfg.Logger, Registerer: registry}); err != nil {
-		return err
-	}
 	targets := webhook.Targets{AllowPrivate: n.cfg.AllowPrivateTargets, Allow: n.cfg.AllowTargets, OwnPorts: []int{n.listener.Addr().(*net.TCPAddr).Port}}
 	callback := ""
 	if n.cfg.PublicURL != "" {

@@ -61,7 +61,7 @@ func (tx *Tx) checkTopic(t *schema.Topic) error {
 	case t.RetentionTime < schema.RetentionMin || t.RetentionTime > schema.RetentionMax:
 		return schema.Errorf(schema.Invalid, "retention must be between %v and %v", schema.RetentionMin, schema.RetentionMax)
 	case t.RetentionBytes < 0 || t.RetentionBytes > schema.IDMax:
-		return schema.Errorf(schema.Invalid, "retention_bytes must be 0 or more")
+		return schema.Errorf(schema.Invalid, "retention_bytes must be between 0 and %d", int64(schema.IDMax))
 	}
 	if err := tx.checkDeadLetter(t.DeadLetter, t.ID, t.Owner); err != nil {
 		return err
