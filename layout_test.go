@@ -19,7 +19,7 @@ var below = map[string][]string{
 	"policies":    {"schema"},
 	"gateway":     {"schema"},
 	"client":      {"schema"},
-	"integration": {"client", "schema"},
+	"integration": {"client", "internal", "schema"},
 }
 
 // TestArrowsPointDown reads the imports of every package, tests left out, and refuses those that point up or sideways.

@@ -51,6 +51,7 @@ HANDFAST_LISTEN=0.0.0.0:8080. A flag goes before the environment.`,
 	f.StringVar(&cfg.Origin, "origin", cfg.Origin, "DNS name that webhook endpoints are shown (default: the host of --public-url, or of this machine)")
 	f.BoolVar(&cfg.AllowPrivateTargets, "allow-private-targets", cfg.AllowPrivateTargets, "let webhooks go to private addresses and by plain http: for development only")
 	f.StringSliceVar(&cfg.AllowTargets, "allow-target", cfg.AllowTargets, "host or CIDR that webhooks may go to although it is private")
+	f.IntVar(&cfg.IdempotencyKeys, "idempotency-keys", cfg.IdempotencyKeys, "idempotency keys that this node remembers at most, for 10 minutes, at some 110 bytes of memory each")
 	f.IntVar(&cfg.UserRate, "user-rate", cfg.UserRate, "requests a second that one user may make at this node; 0 = no bound")
 	f.StringVar(&cfg.FunctionCgroup, "function-cgroup", cfg.FunctionCgroup, "directory of cgroup v2 beneath which handlers get control groups (default the node's own group)")
 	f.StringVar(&cfg.FunctionPath, "function-path", cfg.FunctionPath, "PATH of the handlers that the node hosts (default /usr/local/bin:/usr/bin:/bin)")

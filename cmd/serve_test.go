@@ -32,6 +32,7 @@ func TestServeThatCannotStart(t *testing.T) {
 		"--partitions 0":                    usage,
 		"--partitions many":                 usage,
 		"--user-rate -1":                    usage,
+		"--idempotency-keys 0":              usage,
 		"--store mysql":                     usage,
 		"--store cql":                       usage,
 		"--public-url ftp://x":              usage,

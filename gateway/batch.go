@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"strconv"
 
 	"github.com/gofiber/fiber/v2"
 
@@ -61,15 +60,14 @@ func readEvents(c *fiber.Ctx) (intake, error) {
 	return in, cmp.Or(checkBatch(in.messages), ofOneBatch(in.messages, m.IdempotencyKey))
 }
 
-// ofOneBatch gives the messages of a batch that has an idempotency key their own, which are the batch's and their places. Those without
-// an ordering key go to one partition, so that they share a commit.
+// ofOneBatch notes a batch's idempotency key with the messages that have none of their own.
 func ofOneBatch(messages []schema.Publish, key string) error {
 	if len(key) > schema.KeyBytesMax {
 		return errKeyTooLong
 	}
 	for i := range messages {
-		if m := &messages[i]; key != "" && m.IdempotencyKey == "" {
-			m.Together, m.IdempotencyKey = key, key+"\x00"+strconv.Itoa(i)
+		if m := &messages[i]; m.IdempotencyKey == "" {
+			m.Batch = key
 		}
 	}
 	return nil

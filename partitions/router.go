@@ -3,6 +3,7 @@ package partitions
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ const (
 
 // Publish writes messages to a topic and returns one result each, in their order. Errors of single messages are in the results.
 func (s *Service) Publish(ctx context.Context, t *schema.Topic, level schema.AckLevel, messages []schema.Publish) []schema.Published {
-	if len(messages) == 1 || !keyed(messages) {
+	if len(messages) == 1 || !slices.ContainsFunc(messages, func(m schema.Publish) bool { return named(&m) }) {
 		return s.publishTo(ctx, s.partitionOf(t, &messages[0]), t, level, messages)
 	}
 	results := make([]schema.Published, len(messages))
@@ -28,7 +29,7 @@ func (s *Service) Publish(ctx context.Context, t *schema.Topic, level schema.Ack
 	rest := s.partitionOf(t, &schema.Publish{})
 	for i := range messages {
 		p := rest
-		if m := &messages[i]; m.Key != "" || m.IdempotencyKey != "" {
+		if m := &messages[i]; named(m) {
 			p = s.partitionOf(t, m)
 		}
 		groups[p] = append(groups[p], i)
@@ -49,19 +50,13 @@ func (s *Service) Publish(ctx context.Context, t *schema.Topic, level schema.Ack
 	return results
 }
 
-func keyed(messages []schema.Publish) bool {
-	for i := range messages {
-		if messages[i].Key != "" || messages[i].IdempotencyKey != "" {
-			return true
-		}
-	}
-	return false
-}
+// named tells whether something of a message names its partition.
+func named(m *schema.Publish) bool { return m.Key != "" || m.Batch != "" || m.IdempotencyKey != "" }
 
-// partitionOf chooses a message's partition: by its ordering key, else by what it goes together by, else by its idempotency key, else one
-// of this node's that many messages share for a moment, so that they share commits.
+// partitionOf chooses a message's partition: by its ordering key, else by its batch's idempotency key, else by its own, else one of this
+// node's that many messages share for a moment, so that they share commits.
 func (s *Service) partitionOf(t *schema.Topic, m *schema.Publish) schema.PartitionID {
-	if key := cmp.Or(m.Key, m.Together, m.IdempotencyKey); key != "" {
+	if key := cmp.Or(m.Key, m.Batch, m.IdempotencyKey); key != "" {
 		return schema.TopicPartition(t.ID, schema.KeyPartition(key, t.Partitions), s.total)
 	}
 	first := int(time.Now().UnixNano() / int64(stickFor) % int64(t.Partitions))
@@ -86,7 +81,7 @@ func (s *Service) publishTo(ctx context.Context, p schema.PartitionID, t *schema
 			b.Topic, b.Level, b.Retention = t.ID, level, t.RetentionTime
 			batches = append(batches, b)
 		}
-		b.Add(&messages[i])
+		b.Add(&messages[i], i)
 	}
 	var results []schema.Published
 	err := s.atOwner(ctx, p, func(node peer.Node) (err error) {

@@ -6,6 +6,7 @@
 package partitions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,8 @@ const (
 	retainEvery    = 20 * time.Second
 	tailBytesTotal = 32 << 20 // the newest messages of all partitions, in memory
 	opensAtOnce    = 16
+
+	idempotencyKeys = 1_000_000
 )
 
 // Config is what a service works with.
@@ -41,6 +44,8 @@ type Config struct {
 	Invokers map[schema.TargetType]schema.Invoker
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
+	// IdempotencyKeys is how many the node remembers at most, at some 110 bytes of memory each; default 1,000,000.
+	IdempotencyKeys int
 }
 
 // Service is one node's part in the cluster. On the embedded store it owns every partition.
@@ -51,6 +56,7 @@ type Service struct {
 	total   int
 	local   *local
 	owners  *owner.Metrics
+	keys    owner.Budget
 	turn    atomic.Int64
 	tenure  atomic.Pointer[tenure]
 
@@ -72,6 +78,7 @@ type Service struct {
 // Open begins to own partitions. On the embedded store it returns when all are open; in a cluster, when the node takes part.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, catalog: cfg.Catalog, logger: cfg.Logger, total: cfg.Catalog.Cluster().Partitions, owners: owner.NewMetrics(cfg.Registry)}
+	s.keys.Max = int64(cmp.Or(cfg.IdempotencyKeys, idempotencyKeys))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.PublishOwn, catalog: cfg.Catalog, free: s.free}
 	s.local.dispatcher = dispatch.New(dispatch.Config{
@@ -224,7 +231,7 @@ func (s *Service) open(ctx context.Context, row schema.Partition) error {
 	t, p := s.now(), row.ID
 	o, err := owner.Open(ctx, owner.Config{
 		Row: row, Log: s.cfg.Store, Ownership: s.cfg.Store, Session: t.id, Verifier: t.verifier,
-		Committed: s.local.dispatcher.Committed, TailBytes: max(tailBytesTotal/s.total, 256<<10), Logger: s.logger, Metrics: s.owners,
+		Committed: s.local.dispatcher.Committed, TailBytes: max(tailBytesTotal/s.total, 256<<10), Keys: &s.keys, Logger: s.logger, Metrics: s.owners,
 	})
 	if err != nil {
 		return err

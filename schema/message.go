@@ -25,7 +25,7 @@ type Publish struct {
 	Publisher      UserID
 	Key            string
 	IdempotencyKey string
-	Together       string // messages without a Key that have the same go to one partition, whatever their idempotency keys; "" = each by its own
+	Batch          string // idempotency key of the batch that it came in, when it has none of its own; those without a Key go to one partition
 	Delay          time.Duration
 	ContentType    string
 	Attributes     []Attribute

@@ -30,6 +30,7 @@ type Config struct {
 	AllowPrivateTargets bool     // webhooks may go to private addresses, by plain http too: for development
 	AllowTargets        []string // hosts and CIDRs that webhooks may go to although they are private
 	UserRate            int      // requests a second and user; 0 = no bound
+	IdempotencyKeys     int      // that the node remembers at most, at some 110 bytes each
 	Lambda              bool     // subscriptions may have AWS Lambda functions as targets, invoked with this node's AWS credentials
 	LambdaEndpoint      string   // instead of AWS's own; "" = AWS
 	DebugListen         string   // address of the profiler, "" = none; keep it private
@@ -66,8 +67,8 @@ func Default() Config {
 		// Why not fewer: a cluster can never have more nodes than partitions. Why not more: each takes a commit loop and a row.
 		Partitions: 64,
 		// Above what one node takes from one user; it is there so that one user's mistake does not starve the others.
-		UserRate: 100_000,
-		Logger:   slog.Default(),
+		UserRate: 100_000, IdempotencyKeys: 1_000_000,
+		Logger: slog.Default(),
 	}
 }
 
@@ -88,6 +89,8 @@ func (c *Config) Validate() error {
 		return schema.Errorf(schema.Invalid, "--suspicion must be at least 200ms")
 	case c.Partitions < 1 || c.Partitions > schema.PartitionsMax:
 		return schema.Errorf(schema.Invalid, "--partitions must be between 1 and %d", schema.PartitionsMax)
+	case c.IdempotencyKeys < 1:
+		return schema.Errorf(schema.Invalid, "--idempotency-keys must be 1 or more")
 	case c.UserRate < 0:
 		return schema.Errorf(schema.Invalid, "--user-rate must be 0 or more")
 	case c.ReadTimeout < 0 || c.IdleTimeout < 0:

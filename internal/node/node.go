@@ -178,7 +178,7 @@ func (n *Node) openParts(ctx context.Context, registry *prometheus.Registry) (er
 	}
 	if n.service, err = partitions.Open(ctx, partitions.Config{
 		Store: n.store, Catalog: n.catalog, Cluster: cluster,
-		Invokers: n.invokers(), Logger: n.cfg.Logger, Registry: registry,
+		Invokers: n.invokers(), IdempotencyKeys: n.cfg.IdempotencyKeys, Logger: n.cfg.Logger, Registry: registry,
 	}); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func (b *bed) open() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.owner, err = owner.Open(ctx, owner.Config{Row: row, Log: b.store, Ownership: b.store, Session: b.me, Verifier: session.Standing{},
+	b.owner, err = owner.Open(ctx, owner.Config{Row: row, Keys: &owner.Budget{Max: 1000}, Log: b.store, Ownership: b.store, Session: b.me, Verifier: session.Standing{},
 		Committed: b.d.Committed, Logger: slog.New(slog.DiscardHandler), Metrics: owner.NewMetrics(registry)})
 	if err != nil {
 		b.t.Fatal(err)
@@ -144,7 +144,7 @@ func (b *bed) publishAll(ms ...schema.Publish) []schema.MessageID {
 	b.t.Helper()
 	batch := &owner.Batch{Topic: testTopic}
 	for i := range ms {
-		batch.Add(&ms[i])
+		batch.Add(&ms[i], i)
 	}
 	results, err := b.owner.Publish(context.Background(), batch)
 	if err != nil {

@@ -111,39 +111,49 @@ func (o *Owner) formFrame(c *commit, batches []*pending, size int) schema.Frame 
 // formKeyed is formFrame's work for a batch with idempotency keys.
 func (o *Owner) formKeyed(c *commit, p *pending, blob []byte) []byte {
 	keys := p.batch.Keys
-	for i := range p.results {
-		var key *Key
+	for i := 0; i < len(p.results); {
+		n := 1
 		if len(keys) > 0 && keys[0].Index == i {
-			key, keys = &keys[0], keys[1:]
-			if o.answerSeen(p, i, key) {
+			key := &keys[0]
+			keys, n = keys[1:], key.Count
+			if o.answerSeen(p, key) {
+				i += n
 				continue
 			}
-		}
-		p.results[i].ID = schema.NewMessageID(o.partition, o.next)
-		p.until = c.Seq
-		blob = append(blob, p.batch.record(i)...)
-		if key != nil {
 			o.window.add(key.Digest, seen{offset: o.next, seq: c.Seq, fingerprint: key.Fingerprint}, o.time)
 			c.Keys = appendDigest(c.Keys, o.next-c.first, *key)
 		}
-		o.next++
+		blob = append(blob, p.batch.records(i, n)...)
+		for ; n > 0; n-- {
+			p.results[i].ID = schema.NewMessageID(o.partition, o.next)
+			o.next++
+			i++
+		}
+		p.until = c.Seq
 	}
 	return blob
 }
 
-// answerSeen fills in the result of a record whose key was seen, or cannot be remembered. It returns false for a new key.
-func (o *Owner) answerSeen(p *pending, i int, key *Key) bool {
+// answerSeen fills in the results of the records whose key was seen, or cannot be remembered. It returns false for a new key.
+func (o *Owner) answerSeen(p *pending, key *Key) bool {
 	s, found := o.window.find(key.Digest)
-	switch {
-	case !found && o.window.full():
-		p.results[i].Err = schema.Errorf(schema.Busy, "too many idempotency keys within %v", schema.IdempotencyWindow).Retry(time.Minute)
-	case !found:
+	if !found && !o.window.full() {
 		return false
+	}
+	var refused error
+	switch {
+	case !found:
+		refused = schema.Errorf(schema.Busy, "too many idempotency keys within %v: a batch needs one for all its messages", schema.IdempotencyWindow).Retry(time.Minute)
 	case s.fingerprint != key.Fingerprint:
-		p.results[i].Err = schema.Errorf(schema.Mismatch, "this idempotency key came before with another message")
+		refused = schema.Errorf(schema.Mismatch, "this idempotency key came before with another message")
 	default:
-		p.results[i] = schema.Published{ID: schema.NewMessageID(o.partition, s.offset), Duplicate: true}
 		p.until = max(p.until, s.seq)
+	}
+	for n := range key.Count {
+		r := &p.results[key.Index+n]
+		if r.Err = refused; refused == nil {
+			*r = schema.Published{ID: schema.NewMessageID(o.partition, s.offset+schema.Offset(n)), Duplicate: true}
+		}
 	}
 	return true
 }

@@ -25,13 +25,14 @@ func Open(ctx context.Context, cfg Config) (*Owner, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Owner{cfg: cfg, partition: row.ID, row: row, window: newWindow()}
+	o := &Owner{cfg: cfg, partition: row.ID, row: row, window: newWindow(cfg.Keys)}
 	o.epoch, _ = row.Open()
 	o.next, o.reserved = o.epoch.Start, row.Reserved
 	o.committed.Store(int64(o.epoch.Start))
 	o.tail = newTail(o.epoch.Start, cfg.TailBytes)
 	o.work.L = &o.mu
 	if err := o.rebuildWindow(ctx, time.Now().Add(-schema.IdempotencyWindow)); err != nil {
+		o.window.close()
 		return nil, err
 	}
 	o.ctx, o.end = context.WithCancel(context.Background())

@@ -44,6 +44,7 @@ type Config struct {
 	Verifier  Verifier
 	// Committed is called after messages of a topic became readable. It must not block.
 	Committed    func(schema.PartitionID, schema.TopicID)
+	Keys         *Budget       // of the node's partitions together
 	TailBytes    int           // memory for the newest frames; default 1 MiB
 	WriteTimeout time.Duration // how long a commit is tried before the epoch is abandoned; default 10 s
 	Logger       *slog.Logger
@@ -187,6 +188,7 @@ func notOwner(p schema.PartitionID) error {
 // run is the commit loop.
 func (o *Owner) run() {
 	defer o.loops.Done()
+	defer o.window.close()
 	for {
 		batches, ok := o.nextBatches()
 		if !ok {

@@ -53,7 +53,7 @@ func reopen(t *testing.T, store schema.Store, me schema.SessionID, change func(*
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Row: row, Log: store, Ownership: store, Session: me, Verifier: standing{}, Committed: func(schema.PartitionID, schema.TopicID) {},
+	cfg := Config{Row: row, Keys: &Budget{Max: 100_000}, Log: store, Ownership: store, Session: me, Verifier: standing{}, Committed: func(schema.PartitionID, schema.TopicID) {},
 		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())}
 	if change != nil {
 		change(&cfg)
@@ -68,7 +68,7 @@ func reopen(t *testing.T, store schema.Store, me schema.SessionID, change func(*
 func batch(topic schema.TopicID, keysAndContents ...string) *Batch {
 	b := &Batch{Topic: topic}
 	for i := 0; i < len(keysAndContents); i += 2 {
-		b.Add(&schema.Publish{Publisher: 9, IdempotencyKey: keysAndContents[i], Content: []byte(keysAndContents[i+1])})
+		b.Add(&schema.Publish{Publisher: 9, IdempotencyKey: keysAndContents[i], Content: []byte(keysAndContents[i+1])}, i)
 	}
 	return b
 }
@@ -146,6 +146,68 @@ func TestIdempotency(t *testing.T) {
 	}
 	if got := contents(t, successor, 7); !slices.Equal(got, []string{"x", "y"}) {
 		t.Fatal(got)
+	}
+}
+
+// ofBatch makes a batch of messages that came in one with an idempotency key, some of them with their own.
+func ofBatch(key string, keysAndContents ...string) *Batch {
+	b := &Batch{Topic: 7}
+	for i := 0; i < len(keysAndContents); i += 2 {
+		b.Add(&schema.Publish{Publisher: 9, Batch: key, IdempotencyKey: keysAndContents[i], Content: []byte(keysAndContents[i+1])}, i/2)
+	}
+	return b
+}
+
+// TestIdempotencyOfBatches: the messages of a batch that have no keys of their own share one as long as they follow each other.
+func TestIdempotencyOfBatches(t *testing.T) {
+	store := storetest.NewMemory()
+	budget := &Budget{Max: 4}
+	o := open(t, store, "a", func(c *Config) { c.Keys = budget })
+	again := func(o *Owner) {
+		t.Helper()
+		first := publish(t, o, ofBatch("b", "", "1", "", "2", "own", "3", "", "4"))
+		for i, r := range first {
+			if !r.Duplicate || r.ID.Offset() != 1+schema.Offset(i) || r.Err != nil {
+				t.Errorf("message %d again: %+v", i, r)
+			}
+		}
+	}
+	first := publish(t, o, ofBatch("b", "", "1", "", "2", "own", "3", "", "4"))
+	for i, r := range first {
+		if r.Duplicate || r.ID.Offset() != 1+schema.Offset(i) || r.Err != nil {
+			t.Fatalf("message %d: %+v", i, r)
+		}
+	}
+	if n := budget.used.Load(); n != 3 {
+		t.Errorf("%d keys for two runs and a message", n)
+	}
+	again(o)
+	for _, other := range []*Batch{ofBatch("b", "", "1", "", "x"), ofBatch("b", "", "2", "", "1"), ofBatch("b", "", "1")} {
+		for i, r := range publish(t, o, other) {
+			if schema.KindOf(r.Err) != schema.Mismatch {
+				t.Errorf("message %d of another batch under the key: %+v", i, r)
+			}
+		}
+	}
+	mixed := publish(t, o, ofBatch("c", "own", "3", "", "5"))
+	if !mixed[0].Duplicate || mixed[0].ID != first[2].ID || mixed[1].Duplicate || mixed[1].Err != nil {
+		t.Errorf("%+v", mixed)
+	}
+	for _, r := range publish(t, o, ofBatch("d", "", "6", "", "7")) {
+		if schema.KindOf(r.Err) != schema.Busy {
+			t.Errorf("over the budget: %+v", r)
+		}
+	}
+	again(o)
+	o.Close()
+	if n := budget.used.Load(); n != 0 {
+		t.Errorf("%d keys of an owner that is gone", n)
+	}
+	successor := open(t, store, "b", func(c *Config) { c.Keys = budget })
+	defer successor.Close()
+	again(successor)
+	if got := contents(t, successor, 7); !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
+		t.Error(got)
 	}
 }
 

@@ -3,6 +3,7 @@ package owner
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/handfast-mq/handfast/schema"
@@ -11,23 +12,28 @@ import (
 // Digest identifies an idempotency key together with its topic and publisher.
 type Digest [16]byte
 
-// Key is the idempotency key of one record of a batch.
+// Key is the idempotency key of some records of a batch that follow each other.
 type Key struct {
-	Index       int // of the record
-	Digest      Digest
-	Fingerprint uint64 // of the record, to tell a retry from another message under the same key
+	Index, Count int // of the records
+	Digest       Digest
+	Fingerprint  uint64 // of the records, to tell a retry from other messages under the same key
+
+	run bool // more records may join
 }
 
-// windowKeysMax bounds the keys that one partition remembers: about 100 MB over 64 full partitions would be 25,000 keys
-// each, and 100,000 a partition is 10 minutes of 160 keyed messages a second in every one of them. Over it, keyed publishes
-// are refused: forgetting a key early would break the promise to those who retry.
-const windowKeysMax = 100_000
+// Budget bounds the idempotency keys that all partitions of a node remember together. Over it, publishes with new keys are refused:
+// forgetting a key early would break the promise to those who retry.
+type Budget struct {
+	Max  int64
+	used atomic.Int64
+}
 
 // window is the idempotency window of a partition. Only the commit loop uses it.
 type window struct {
-	seen  map[Digest]seen
-	order []expiry // oldest first
-	head  int
+	budget *Budget
+	seen   map[Digest]seen
+	order  []expiry // oldest first
+	head   int
 }
 
 type seen struct {
@@ -41,16 +47,23 @@ type expiry struct {
 	at     int64 // unix milliseconds
 }
 
-func newWindow() *window { return &window{seen: map[Digest]seen{}} }
+func newWindow(b *Budget) *window { return &window{budget: b, seen: map[Digest]seen{}} }
+
+// close gives its share of the budget back.
+func (w *window) close() { w.budget.used.Add(-int64(len(w.seen))) }
 
 func (w *window) find(d Digest) (seen, bool) {
 	s, ok := w.seen[d]
 	return s, ok
 }
 
-func (w *window) full() bool { return len(w.seen) >= windowKeysMax }
+func (w *window) full() bool { return w.budget.used.Load() >= w.budget.Max }
 
+// add notes a key. One that was seen in an earlier epoch, within the window but forgotten by then, counts once.
 func (w *window) add(d Digest, s seen, at time.Time) {
+	if _, found := w.seen[d]; !found {
+		w.budget.used.Add(1)
+	}
 	w.seen[d] = s
 	w.order = append(w.order, expiry{d, at.UnixMilli()})
 }
@@ -59,7 +72,10 @@ func (w *window) add(d Digest, s seen, at time.Time) {
 func (w *window) expire(now time.Time) {
 	limit := now.Add(-schema.IdempotencyWindow).UnixMilli()
 	for w.head < len(w.order) && w.order[w.head].at < limit {
-		delete(w.seen, w.order[w.head].digest)
+		if d := w.order[w.head].digest; w.seen[d] != (seen{}) {
+			delete(w.seen, d)
+			w.budget.used.Add(-1)
+		}
 		w.head++
 	}
 	if w.head > 1024 && w.head > len(w.order)/2 {
@@ -85,9 +101,7 @@ func (w *window) load(c *schema.Commit) error {
 		var d Digest
 		copy(d[:], rest[n:])
 		rest = rest[n+len(d):]
-		if len(w.seen) < windowKeysMax {
-			w.add(d, seen{offset: c.First() + schema.Offset(rel), fingerprint: binary.LittleEndian.Uint64(rest)}, c.Time)
-		}
+		w.add(d, seen{offset: c.First() + schema.Offset(rel), fingerprint: binary.LittleEndian.Uint64(rest)}, c.Time)
 		rest = rest[8:]
 	}
 	return nil

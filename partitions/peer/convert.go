@@ -62,7 +62,7 @@ func toBatch(b *owner.Batch) *peerpb.Batch {
 	}
 	for i := range b.Keys {
 		k := &b.Keys[i]
-		out.Keys = append(out.Keys, &peerpb.Key{Index: uint32(k.Index), Digest: k.Digest[:], Fingerprint: k.Fingerprint})
+		out.Keys = append(out.Keys, &peerpb.Key{Index: uint32(k.Index), Count: uint32(k.Count), Digest: k.Digest[:], Fingerprint: k.Fingerprint})
 	}
 	return out
 }
@@ -82,11 +82,14 @@ func fromBatch(b *peerpb.Batch) (*owner.Batch, error) {
 	if last != len(b.Records) {
 		return nil, bad
 	}
+	next := uint64(0)
 	for _, k := range b.Keys {
-		if len(k.Digest) != len(owner.Digest{}) || int(k.Index) >= len(b.Ends) {
+		first := uint64(k.Index)
+		if len(k.Digest) != len(owner.Digest{}) || first < next || k.Count < 1 || first+uint64(k.Count) > uint64(len(b.Ends)) {
 			return nil, bad
 		}
-		out.Keys = append(out.Keys, owner.Key{Index: int(k.Index), Digest: owner.Digest(k.Digest), Fingerprint: k.Fingerprint})
+		next = first + uint64(k.Count)
+		out.Keys = append(out.Keys, owner.Key{Index: int(k.Index), Count: int(k.Count), Digest: owner.Digest(k.Digest), Fingerprint: k.Fingerprint})
 	}
 	return out, nil
 }

@@ -209,6 +209,7 @@ type Key struct {
 	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Digest        []byte                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	Fingerprint   uint64                 `protobuf:"fixed64,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Count         uint32                 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +261,13 @@ func (x *Key) GetDigest() []byte {
 func (x *Key) GetFingerprint() uint64 {
 	if x != nil {
 		return x.Fingerprint
+	}
+	return 0
+}
+
+func (x *Key) GetCount() uint32 {
+	if x != nil {
+		return x.Count
 	}
 	return 0
 }
@@ -1522,11 +1530,12 @@ const file_peer_proto_rawDesc = "" +
 	"\arecords\x18\x03 \x01(\fR\arecords\x12\x12\n" +
 	"\x04ends\x18\x04 \x03(\rR\x04ends\x12)\n" +
 	"\x04keys\x18\x05 \x03(\v2\x15.handfast.peer.v1.KeyR\x04keys\x12!\n" +
-	"\fretention_ms\x18\x06 \x01(\x03R\vretentionMs\"U\n" +
+	"\fretention_ms\x18\x06 \x01(\x03R\vretentionMs\"k\n" +
 	"\x03Key\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12 \n" +
-	"\vfingerprint\x18\x03 \x01(\x06R\vfingerprint\"\x90\x01\n" +
+	"\vfingerprint\x18\x03 \x01(\x06R\vfingerprint\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\"\x90\x01\n" +
 	"\x0ePublishRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x03R\tpartition\x12\x1d\n" +
