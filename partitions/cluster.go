@@ -27,10 +27,10 @@ type Cluster struct {
 
 const (
 	suspicionDefault = 3 * time.Second
-	beatsPerSuspense = 8 // heartbeats within the suspicion time
-	followEvery      = 500 * time.Millisecond
-	claimsAtOnce     = 16 // takeovers after a failure: as many as the database likes
-	handoversAtOnce  = 4  // of healthy partitions: few at a time, so that little waits
+	beatsPerSuspense = 8               // heartbeats within the suspicion time
+	lookEvery        = 5 * time.Second // at what the heartbeats say has not changed
+	claimsAtOnce     = 16              // takeovers after a failure: as many as the database likes
+	handoversAtOnce  = 4               // of healthy partitions: few at a time, so that little waits
 	settleDown       = 250 * time.Millisecond
 )
 
@@ -70,11 +70,12 @@ func (s *Service) runCluster() {
 	}
 }
 
-// takePart writes the heartbeat, looks at the others and brings what this node owns in line with the ring.
+// takePart writes the heartbeat, looks at the others and brings what this node owns in line with the ring. The metadata and who owns what
+// are read when the others' heartbeats, or the ring, tell that they have changed, and now and then.
 func (s *Service) takePart() {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Cluster.Suspicion)
 	defer cancel()
-	s.now().verifier.Verify(func(bool) {}) // an idle node finds out too that it was fenced: the session ends
+	s.work.Go(func() { s.now().fresh(ctx) }) // an idle node finds out too that it was fenced: the session ends
 	if err := s.members.beat(ctx, s.catalog.Revision()); err != nil {
 		s.logger.Warn("the heartbeat could not be written", "err", err)
 		return
@@ -87,11 +88,33 @@ func (s *Service) takePart() {
 	if changed {
 		s.logger.Info("the ring changed", "nodes", s.members.nodes())
 	}
-	if err := s.routes.refresh(ctx, s.cfg.Store); err != nil {
-		s.logger.Warn("the partition rows could not be read", "err", err)
-		return
+	again := time.Since(time.Unix(0, s.looked.Load())) > lookEvery
+	if again {
+		s.looked.Store(time.Now().UnixNano())
+	}
+	if again || s.members.applied() > s.catalog.Revision() {
+		if err := s.catalog.CatchUp(ctx); err != nil {
+			s.logger.Warn("the metadata could not be read", "err", err)
+		}
+	}
+	if again || !s.settled() {
+		if err := s.routes.refresh(ctx, s.cfg.Store); err != nil {
+			s.logger.Warn("the partition rows could not be read", "err", err)
+			return
+		}
 	}
 	s.align()
+}
+
+// settled tells whether, as far as this node knows, every partition is where the ring wants it.
+func (s *Service) settled() bool {
+	for i := range s.total {
+		p := schema.PartitionID(i)
+		if n, alive := s.members.nodeOf(s.routes.session(p)); !alive || n.ID != s.members.shouldOwn(p) {
+			return false
+		}
+	}
+	return true
 }
 
 // renew drops what the fenced session owned and takes a new one.
@@ -218,22 +241,6 @@ func (s *Service) leave(ctx context.Context) {
 	}
 	if err := s.cfg.Store.RemoveNode(ctx, s.cfg.Cluster.Node); err != nil {
 		s.logger.Warn("the node's row stays", "err", err)
-	}
-}
-
-// follow keeps the metadata up to date where nobody pushes it.
-func (s *Service) follow() {
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if err := s.catalog.CatchUp(s.ctx); err != nil && s.ctx.Err() == nil {
-			s.logger.Warn("the metadata could not be read", "err", err)
-		}
 	}
 }
 

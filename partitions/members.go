@@ -100,6 +100,16 @@ func (m *members) eligible(now time.Time) (live []schema.NodeID) {
 	return live
 }
 
+// applied returns the highest revision of the metadata that a node says it has.
+func (m *members) applied() (r schema.Revision) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.seen {
+		r = max(r, s.node.Applied)
+	}
+	return r
+}
+
 // shouldOwn returns the node that should own a partition.
 func (m *members) shouldOwn(p schema.PartitionID) schema.NodeID {
 	m.mu.Lock()

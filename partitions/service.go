@@ -72,7 +72,8 @@ type Service struct {
 	claims    chan struct{}
 	handovers chan struct{}
 	reconcile chan struct{}
-	fenced    sync.Map // sessions that this node fenced
+	looked    atomic.Int64 // when the metadata and the routes were last read for no reason, in Unix nanoseconds
+	fenced    sync.Map     // sessions that this node fenced
 }
 
 // Open begins to own partitions. On the embedded store it returns when all are open; in a cluster, when the node takes part.
@@ -133,7 +134,6 @@ func (s *Service) join(ctx context.Context) error {
 	s.catalog.Barrier = s.barrier
 	s.takePart()
 	s.work.Go(s.runCluster)
-	s.work.Go(s.follow)
 	return nil
 }
 

@@ -241,7 +241,10 @@ func (o *Owner) verified(covered schema.Seq, live bool) {
 	done := slices.Clone(o.inFlight[:n])
 	o.inFlight = slices.Delete(o.inFlight, 0, n)
 	if n > 0 {
-		o.took, o.came = time.Since(done[n-1].begun), len(done[n-1].waiting)
+		o.took, o.expected = time.Since(done[n-1].begun), len(o.queue)
+		for _, c := range done {
+			o.expected += len(c.waiting)
+		}
 	}
 	if o.ready() {
 		o.work.Signal()

@@ -74,7 +74,7 @@ type Owner struct {
 	pipeline Pipeline
 	tail     *tail
 	took     time.Duration // by the last commit
-	came     int           // batches in it
+	expected int           // batches that waited when it was answered, and those that were in it
 	draining bool
 	drained  bool  // every batch that was taken is answered
 	err      error // why the owner ended; nil while it serves
@@ -257,7 +257,7 @@ func (o *Owner) gather() {
 		o.work.Signal()
 	})
 	defer timer.Stop()
-	for o.err == nil && !over && len(o.queue) < o.came && o.queued < commitBytesTarget {
+	for o.err == nil && !over && len(o.queue) < o.expected && o.queued < commitBytesTarget {
 		o.work.Wait()
 	}
 }

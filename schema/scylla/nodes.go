@@ -6,6 +6,10 @@ import (
 	"github.com/handfast-mq/handfast/schema"
 )
 
+// nodesBucket is where all nodes are. It is bound, not written into the statements: the driver finds the replicas of bound keys alone, and
+// looks for the others at the database each time.
+const nodesBucket = 0
+
 // SaveNode implements schema.Ownership.
 func (s *Store) SaveNode(ctx context.Context, n schema.Node) error {
 	if n.ID == "" {
@@ -13,7 +17,7 @@ func (s *Store) SaveNode(ctx context.Context, n schema.Node) error {
 	}
 	at := s.clock.next()
 	return s.try(ctx, schema.Unknown, "save a node", func(d *db) error {
-		q := d.query(ctx, "INSERT INTO nodes (bucket, id, session, address, peer, beat, applied, draining) VALUES (0, ?, ?, ?, ?, ?, ?, ?)",
+		q := d.query(ctx, "INSERT INTO nodes (bucket, id, session, address, peer, beat, applied, draining) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", nodesBucket,
 			string(n.ID), string(n.Session), n.Address, n.Peer, n.Beat, int64(n.Applied), n.Draining)
 		q.WithTimestamp(at)
 		return q.Exec()
@@ -24,7 +28,7 @@ func (s *Store) SaveNode(ctx context.Context, n schema.Node) error {
 func (s *Store) RemoveNode(ctx context.Context, id schema.NodeID) error {
 	at := s.clock.next()
 	return s.try(ctx, schema.Unknown, "remove a node", func(d *db) error {
-		q := d.query(ctx, "DELETE FROM nodes WHERE bucket = 0 AND id = ?", string(id))
+		q := d.query(ctx, "DELETE FROM nodes WHERE bucket = ? AND id = ?", nodesBucket, string(id))
 		q.WithTimestamp(at)
 		return q.Exec()
 	})
@@ -34,7 +38,7 @@ func (s *Store) RemoveNode(ctx context.Context, id schema.NodeID) error {
 func (s *Store) Nodes(ctx context.Context) (ns []schema.Node, err error) {
 	err = s.try(ctx, schema.Unavailable, "read the nodes", func(d *db) error {
 		ns = nil
-		iter := d.query(ctx, "SELECT id, session, address, peer, beat, applied, draining FROM nodes WHERE bucket = 0").Iter()
+		iter := d.query(ctx, "SELECT id, session, address, peer, beat, applied, draining FROM nodes WHERE bucket = ?", nodesBucket).Iter()
 		for {
 			var n schema.Node
 			if !iter.Scan((*string)(&n.ID), (*string)(&n.Session), &n.Address, &n.Peer, &n.Beat, (*int64)(&n.Applied), &n.Draining) {
