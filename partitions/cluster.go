@@ -27,7 +27,7 @@ type Cluster struct {
 
 const (
 	suspicionDefault = 3 * time.Second
-	beatsPerSuspense = 10               // heartbeats within the suspicion time
+	beatsPerSuspense = 10              // heartbeats within the suspicion time
 	lookEvery        = 5 * time.Second // at what the heartbeats say has not changed
 	claimsAtOnce     = 16              // takeovers after a failure: as many as the database likes
 	handoversAtOnce  = 4               // of healthy partitions: few at a time, so that little waits
