@@ -81,8 +81,11 @@ func TestQueueIsBounded(t *testing.T) {
 	x := newFixture(t)
 	f := x.deploy("f", "go", func(f *schema.Function, v *schema.FunctionVersion) { f.MaxInstances, v.Timeout = 1, time.Minute })
 	var wg sync.WaitGroup
-	for range queueMax + 1 {
-		wg.Go(func() { x.run(f, order{Do: "sleep", Ms: 60_000}) })
+	sleep := func() { x.run(f, order{Do: "sleep", Ms: 60_000}) }
+	wg.Go(sleep)
+	x.eventually("the instance works", func() bool { return x.waiting(f) == 0 && x.inFlight(f) == 1 })
+	for range queueMax {
+		wg.Go(sleep)
 	}
 	x.eventually("all others wait", func() bool { return x.waiting(f) == queueMax })
 	if _, err := x.run(f, order{}); schema.KindOf(err) != schema.Busy {
