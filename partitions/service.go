@@ -243,16 +243,19 @@ func (s *Service) open(ctx context.Context, row schema.Partition) error {
 	}
 	s.local.set(o)
 	s.routes.set(p, t.id)
-	s.work.Go(func() { s.keep(o) })
+	s.work.Go(func() { s.keep(o, t) })
 	return nil
 }
 
-// keep waits for the end of an ownership. Alone, the node takes the partition again; in a cluster, the ring decides.
-func (s *Service) keep(o *owner.Owner) {
+// keep waits for the end of an ownership, or of the session that it hangs on: one that was opened while the session ended would find out
+// with its first commit alone, and nobody sends any to a session that is gone. Alone, the node takes the partition again; in a cluster, the
+// ring decides.
+func (s *Service) keep(o *owner.Owner, t *tenure) {
 	select {
 	case <-s.ctx.Done():
 		return
 	case <-o.Done():
+	case <-t.done:
 	}
 	s.drop(o)
 	if s.members != nil {
