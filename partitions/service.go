@@ -159,9 +159,6 @@ func (s *Service) Close() {
 	s.local.dispatcher.Close()
 	s.cancel()
 	s.moving.stop()
-	for _, o := range s.local.all() {
-		o.Close()
-	}
 	s.work.Wait()
 	s.peers.close()
 	if t := s.now(); t != nil {
@@ -249,10 +246,11 @@ func (s *Service) open(ctx context.Context, row schema.Partition) error {
 
 // keep waits for the end of an ownership, or of the session that it hangs on: one that was opened while the session ended would find out
 // with its first commit alone, and nobody sends any to a session that is gone. Alone, the node takes the partition again; in a cluster, the
-// ring decides.
+// ring decides. When the node stops, it is closed here, however late it was opened.
 func (s *Service) keep(o *owner.Owner, t *tenure) {
 	select {
 	case <-s.ctx.Done():
+		o.Close()
 		return
 	case <-o.Done():
 	case <-t.done:
