@@ -84,7 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.PublishOwn, catalog: cfg.Catalog, free: s.free}
 	s.local.dispatcher = dispatch.New(dispatch.Config{
 		Log: cfg.Store, Cursors: cfg.Store, Attempts: cfg.Store, Invokers: cfg.Invokers,
-		Live: s.live, Fresh: func(ctx context.Context) bool { return s.now().fresh(ctx) }, DeadLetter: s.deadLetter, Change: s.changeSubscription, Logger: cfg.Logger, Registry: cfg.Registry,
+		Fresh: func(ctx context.Context) bool { return s.now().fresh(ctx) }, DeadLetter: s.deadLetter, Change: s.changeSubscription, Logger: cfg.Logger, Registry: cfg.Registry,
 	})
 	s.catalog.Watch(s.changed)
 	start := s.openAlone
@@ -178,18 +178,6 @@ func (s *Service) Ready() bool {
 		}
 	}
 	return true
-}
-
-// live checks the session.
-func (s *Service) live(ctx context.Context) bool {
-	answer := make(chan bool, 1)
-	s.now().verifier.Verify(func(live bool) { answer <- live })
-	select {
-	case live := <-answer:
-		return live
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func (s *Service) openAll(ctx context.Context) error {

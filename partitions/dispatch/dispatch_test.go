@@ -58,7 +58,6 @@ func (b *bed) open() {
 	registry := prometheus.NewRegistry()
 	b.d = New(Config{
 		Log: b.store, Cursors: b.store, Attempts: b.store, Invokers: b.calls, Logger: slog.New(slog.DiscardHandler), Registry: registry,
-		Live:       func(ctx context.Context) bool { live, err := b.store.SessionLive(ctx, b.me); return live && err == nil },
 		Fresh:      func(context.Context) bool { return true },
 		DeadLetter: b.bury,
 		Change: func(_ context.Context, id schema.SubscriptionID, s schema.State, _ string) error {
@@ -72,7 +71,7 @@ func (b *bed) open() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.owner, err = owner.Open(ctx, owner.Config{Row: row, Keys: &owner.Budget{Max: 1000}, Log: b.store, Ownership: b.store, Session: b.me, Verifier: session.Standing{},
+	b.owner, err = owner.Open(ctx, owner.Config{Row: row, Keys: &owner.Budget{Max: 1000}, Log: b.store, Ownership: b.store, Session: b.me, Verifier: verifier{store: b.store, me: b.me},
 		Committed: b.d.Committed, Logger: slog.New(slog.DiscardHandler), Metrics: owner.NewMetrics(registry)})
 	if err != nil {
 		b.t.Fatal(err)
@@ -80,6 +79,18 @@ func (b *bed) open() {
 	if err := b.d.Attach(ctx, b.owner, func() []*schema.Subscription { return b.specs }); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// verifier lets every commit pass, and asks the store whether the session lives.
+type verifier struct {
+	session.Standing
+	store schema.Ownership
+	me    schema.SessionID
+}
+
+func (v verifier) Live(ctx context.Context) bool {
+	live, err := v.store.SessionLive(ctx, v.me)
+	return live && err == nil
 }
 
 func (b *bed) bury(_ context.Context, _ *schema.Subscription, m *schema.Message, _ int, _ string) error {

@@ -25,8 +25,6 @@ type Config struct {
 	Cursors  schema.Cursors
 	Attempts schema.Attempts
 	Invokers map[schema.TargetType]schema.Invoker
-	// Live checks the session; see owner.Verifier.
-	Live func(ctx context.Context) bool
 	// Fresh tells, cheaply, whether the session was alive a moment ago. Without it no delivery begins.
 	Fresh func(ctx context.Context) bool
 	// DeadLetter stores a message that the subscription gives up. It returns nil when it is durable, or when there is

@@ -187,7 +187,7 @@ func (f *feed) consume(ctx context.Context, taken []schema.Delivery) []schema.De
 	}
 	f.mu.Unlock()
 	// The record is durable before the session is checked, as with commits: a successor that fenced us sees it, or we see the fence.
-	if err := f.sub.d.saver.flush(ctx, true); err != nil || !f.sub.d.cfg.Live(ctx) {
+	if err := f.sub.d.saver.flush(ctx, true); err != nil || !f.owner.Live(ctx) {
 		f.sub.d.cfg.Logger.Error("messages of an at-most-once subscription are lost: consumption could not be recorded", "subscription", f.sub.id, "messages", len(taken), "err", err)
 		return nil
 	}

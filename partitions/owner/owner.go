@@ -33,6 +33,8 @@ type Verifier interface {
 	// Verify calls done once, after a check of the session that began after the call. live is false when the session is
 	// fenced or when it could not be found out.
 	Verify(done func(live bool))
+	// Live waits for such a check.
+	Live(ctx context.Context) bool
 }
 
 // Config is what an owner works with.
@@ -114,6 +116,9 @@ func (o *Owner) Committed() schema.Offset { return schema.Offset(o.committed.Loa
 
 // Done is closed when the owner no longer serves.
 func (o *Owner) Done() <-chan struct{} { return o.ctx.Done() }
+
+// Live waits for a check, begun after the call, of the session that the ownership hangs on.
+func (o *Owner) Live(ctx context.Context) bool { return o.cfg.Verifier.Live(ctx) }
 
 // Context ends with the ownership.
 func (o *Owner) Context() context.Context { return o.ctx }

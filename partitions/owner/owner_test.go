@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/handfast-mq/handfast/partitions/frame"
+	"github.com/handfast-mq/handfast/partitions/session"
 	"github.com/handfast-mq/handfast/schema"
 	"github.com/handfast-mq/handfast/schema/storetest"
 )
@@ -24,19 +25,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var ctx = context.Background()
 
-type standing struct{}
-
-func (standing) Verify(done func(bool)) { done(true) }
-
 // check is a verifier that asks the store, as a node in a cluster does.
 type check struct {
 	store schema.Ownership
 	me    schema.SessionID
 }
 
-func (c check) Verify(done func(bool)) {
+func (c check) Verify(done func(bool)) { done(c.Live(ctx)) }
+
+func (c check) Live(ctx context.Context) bool {
 	live, err := c.store.SessionLive(ctx, c.me)
-	done(live && err == nil)
+	return live && err == nil
 }
 
 func open(t *testing.T, store schema.Store, me schema.SessionID, change func(*Config)) *Owner {
@@ -53,7 +52,7 @@ func reopen(t *testing.T, store schema.Store, me schema.SessionID, change func(*
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Row: row, Keys: &Budget{Max: 100_000}, Log: store, Ownership: store, Session: me, Verifier: standing{}, Committed: func(schema.PartitionID, schema.TopicID) {},
+	cfg := Config{Row: row, Keys: &Budget{Max: 100_000}, Log: store, Ownership: store, Session: me, Verifier: session.Standing{}, Committed: func(schema.PartitionID, schema.TopicID) {},
 		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry())}
 	if change != nil {
 		change(&cfg)

@@ -38,6 +38,9 @@ type Standing struct{}
 // Verify calls done at once.
 func (Standing) Verify(done func(live bool)) { done(true) }
 
+// Live is true.
+func (Standing) Live(context.Context) bool { return true }
+
 // Fresh is true.
 func (Standing) Fresh(context.Context) bool { return true }
 
