@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/handfast-mq/handfast/internal/bench"
 )
@@ -19,8 +20,8 @@ reference, the least that a durable queue must do with the same HTTP library on 
 says more than the rate.`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if o.Rounds < 1 || o.Rounds > 100 || o.Measure < 100*time.Millisecond || o.Measure > time.Minute || o.Warm < 0 || o.Warm > time.Minute {
-				return usagef("--rounds must be from 1 to 100, --measure from 100ms to 1m, --warm up to 1m")
+			if err := checkRounds(o.Rounds, o.Warm, o.Measure); err != nil {
+				return err
 			}
 			if o.Binary, err = os.Executable(); err != nil {
 				return err
@@ -30,13 +31,25 @@ says more than the rate.`,
 		},
 	}
 	f := c.Flags()
-	f.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
-	f.DurationVar(&o.Warm, "warm", time.Second, "time before each measurement")
-	f.DurationVar(&o.Measure, "measure", 4*time.Second, "time of each measurement")
+	roundsFlags(f, &o.Rounds, &o.Warm, &o.Measure)
 	f.StringVar(&o.Only, "only", "", "measure only what has this in its name")
 	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")
 	c.AddCommand(newBenchReference(), newBenchFaults(), newBenchCluster(), newBenchFunctions())
 	return c
+}
+
+// roundsFlags are the flags of how often and how long something is measured.
+func roundsFlags(f *pflag.FlagSet, rounds *int, warm, measure *time.Duration) {
+	f.IntVar(rounds, "rounds", 3, "rounds, of which the median counts")
+	f.DurationVar(warm, "warm", time.Second, "time before each measurement")
+	f.DurationVar(measure, "measure", 4*time.Second, "time of each measurement")
+}
+
+func checkRounds(rounds int, warm, measure time.Duration) error {
+	if rounds < 1 || rounds > 100 || measure < 100*time.Millisecond || measure > time.Minute || warm < 0 || warm > time.Minute {
+		return usagef("--rounds must be from 1 to 100, --measure from 100ms to 1m, --warm up to 1m")
+	}
+	return nil
 }
 
 func newBenchCluster() *cobra.Command {
@@ -52,11 +65,11 @@ keyspace is dropped at the end.`,
 			if err := fromEnvironment(c.Flags()); err != nil {
 				return err
 			}
-			switch {
-			case len(o.Hosts) == 0:
+			if len(o.Hosts) == 0 {
 				return usagef("--cql-hosts is needed")
-			case o.Rounds < 1 || o.Rounds > 100 || o.Measure < 100*time.Millisecond || o.Measure > time.Minute || o.Warm < 0 || o.Warm > time.Minute:
-				return usagef("--rounds must be from 1 to 100, --measure from 100ms to 1m, --warm up to 1m")
+			}
+			if err := checkRounds(o.Rounds, o.Warm, o.Measure); err != nil {
+				return err
 			}
 			if o.Binary, err = os.Executable(); err != nil {
 				return err
@@ -68,9 +81,7 @@ keyspace is dropped at the end.`,
 	f := c.Flags()
 	f.StringSliceVar(&o.Hosts, "cql-hosts", nil, "hosts of the ScyllaDB or Cassandra cluster, some are enough")
 	f.IntVar(&o.Port, "cql-port", 9042, "port of the database")
-	f.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the median counts")
-	f.DurationVar(&o.Warm, "warm", time.Second, "time before each measurement")
-	f.DurationVar(&o.Measure, "measure", 4*time.Second, "time of each measurement")
+	roundsFlags(f, &o.Rounds, &o.Warm, &o.Measure)
 	f.StringVar(&o.Only, "only", "", "measure only this: throughput, latency, crash or handover")
 	f.DurationVar(&o.Suspicion, "suspicion", 2*time.Second, "silence after which a node's partitions are taken over")
 	f.StringVar(&o.JSON, "out", "", "file for the rows as JSON")

@@ -191,7 +191,7 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-func writeRows(path string, rows []Row) error {
+func writeRows[R any](path string, rows []R) error {
 	if path == "" {
 		return nil
 	}

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,12 +113,10 @@ func (c *cluster) migrate() error {
 
 // start runs the node of a number, the first time or again.
 func (c *cluster) start(i int) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the others are told a port, so it must be known
+	peer, err := freeAddress() // the others are told a port, so it must be known
 	if err != nil {
 		return nil, err
 	}
-	peer := l.Addr().String()
-	l.Close()
 	name := fmt.Sprintf("n%d", i+1)
 	args := append([]string{"serve", "--store", "cql", "--dir", filepath.Join(c.dir, name), "--listen", "127.0.0.1:0", "--node", name,
 		"--peer-listen", peer, "--suspicion", c.Suspicion.String(), "--log-level", "error"}, c.database()...)

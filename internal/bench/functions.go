@@ -3,10 +3,8 @@ package bench
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -149,7 +147,7 @@ func RunFunctions(o FunctionOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFunctionRows(o.JSON, rows); err != nil {
+	if err := writeRows(o.JSON, rows); err != nil {
 		return err
 	}
 	return functionTable(o.Out, rows)
@@ -296,15 +294,6 @@ func (f *functionBench) emulator(handler string, ready func(*invoker) bool) (*in
 	return i, stop, nil
 }
 
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
-}
-
 // instanceMemory returns how many instances there are and their resident bytes.
 func instanceMemory() (n int, total int64) {
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
@@ -321,20 +310,6 @@ func instanceMemory() (n int, total int64) {
 		}
 	}
 	return n, total
-}
-
-func writeFunctionRows(path string, rows []FunctionRow) error {
-	if path == "" {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	raw, err := json.MarshalIndent(rows, "", "  ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(raw, '\n'), 0o644)
 }
 
 func functionTable(out io.Writer, rows []FunctionRow) error {

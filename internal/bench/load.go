@@ -127,6 +127,16 @@ func (t *target) repeat(path string, body []byte, messages int) func(int) func()
 	}
 }
 
+// freeAddress is one that nobody listens at, for who must be told it before he listens.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
 func content(n int) string { return strings.Repeat("0123456789abcdef", n/16) }
 
 func publishBody(topic int64) []byte {
