@@ -114,7 +114,7 @@ func (fl *files) sealed(id uint64) {
 }
 
 // next makes a new segment: from a spare when there is one, otherwise a new file with its room reserved.
-func (fl *files) next(bytes int64) (uint64, file, error) {
+func (fl *files) next() (uint64, file, error) {
 	fl.mu.Lock()
 	id := fl.nextID
 	fl.nextID++ // never given twice, even after a failure half way
@@ -124,7 +124,7 @@ func (fl *files) next(bytes int64) (uint64, file, error) {
 		fl.spares = fl.spares[:n-1]
 	}
 	fl.mu.Unlock()
-	f, err := fl.make(id, spare, bytes)
+	f, err := fl.make(id, spare)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -134,7 +134,7 @@ func (fl *files) next(bytes int64) (uint64, file, error) {
 	return id, f, nil
 }
 
-func (fl *files) make(id uint64, spare string, bytes int64) (file, error) {
+func (fl *files) make(id uint64, spare string) (file, error) {
 	if spare != "" {
 		if err := fl.fs.Rename(fl.fs.PathJoin(fl.dir, spare), fl.path(id)); err != nil {
 			return nil, err
@@ -145,7 +145,7 @@ func (fl *files) make(id uint64, spare string, bytes int64) (file, error) {
 		return nil, err
 	}
 	if spare == "" {
-		err = reserve(f, bytes)
+		err = reserve(f, fl.bytes)
 	}
 	if err == nil {
 		err = syncDir(fl.fs, fl.dir)

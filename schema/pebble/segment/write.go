@@ -126,7 +126,7 @@ func (l *Log) roll() (refused, err error) {
 			return nil, err
 		}
 	}
-	id, f, err := l.files.next(l.opts.Bytes)
+	id, f, err := l.files.next()
 	if err != nil {
 		return newSegmentError(err), nil
 	}
