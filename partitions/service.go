@@ -33,7 +33,8 @@ const (
 	tailBytesTotal = 32 << 20 // the newest messages of all partitions, in memory
 	opensAtOnce    = 16
 
-	idempotencyKeys = 1_000_000
+	// IdempotencyKeys is how many a node remembers where nothing else is said: some 110 MB.
+	IdempotencyKeys = 1_000_000
 )
 
 // Config is what a service works with.
@@ -44,7 +45,7 @@ type Config struct {
 	Invokers map[schema.TargetType]schema.Invoker
 	Logger   *slog.Logger
 	Registry prometheus.Registerer
-	// IdempotencyKeys is how many the node remembers at most, at some 110 bytes of memory each; default 1,000,000.
+	// IdempotencyKeys is how many the node remembers at most, at some 110 bytes of memory each; 0 = the constant of this name.
 	IdempotencyKeys int
 }
 
@@ -79,7 +80,7 @@ type Service struct {
 // Open begins to own partitions. On the embedded store it returns when all are open; in a cluster, when the node takes part.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, catalog: cfg.Catalog, logger: cfg.Logger, total: cfg.Catalog.Cluster().Partitions, owners: owner.NewMetrics(cfg.Registry)}
-	s.keys.Max = int64(cmp.Or(cfg.IdempotencyKeys, idempotencyKeys))
+	s.keys.Max = int64(cmp.Or(cfg.IdempotencyKeys, IdempotencyKeys))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.local = &local{owners: map[schema.PartitionID]*owner.Owner{}, republish: s.PublishOwn, catalog: cfg.Catalog, free: s.free}
 	s.local.dispatcher = dispatch.New(dispatch.Config{

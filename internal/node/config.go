@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/handfast-mq/handfast/partitions"
 	"github.com/handfast-mq/handfast/schema"
 	"github.com/handfast-mq/handfast/schema/scylla"
 )
@@ -67,7 +68,7 @@ func Default() Config {
 		// Why not fewer: a cluster can never have more nodes than partitions. Why not more: each takes a commit loop and a row.
 		Partitions: 64,
 		// Above what one node takes from one user; it is there so that one user's mistake does not starve the others.
-		UserRate: 100_000, IdempotencyKeys: 1_000_000,
+		UserRate: 100_000, IdempotencyKeys: partitions.IdempotencyKeys,
 		Logger: slog.Default(),
 	}
 }
