@@ -69,37 +69,36 @@ func makeBookkeeping(ctx context.Context, d *db) error {
 	return nil
 }
 
-// define runs one statement that changes the schema and waits until all nodes know it. It is tried again: each can run twice.
+// statementTime bounds how long one statement of a migration is tried. Each can run twice.
+const statementTime = 30 * time.Second
+
+// define runs one statement that changes the schema and waits until all nodes know it.
 func define(ctx context.Context, d *db, stmt string) error {
-	var err error
-	for range 5 {
-		if err = d.Session.Session.Query(stmt).WithContext(ctx).Exec(); err == nil {
-			if err = d.AwaitSchemaAgreement(ctx); err == nil {
-				return nil
-			}
+	err := retried(ctx, statementTime, func() error {
+		if err := d.Session.Session.Query(stmt).WithContext(ctx).Exec(); err != nil {
+			return err
 		}
-		if !again(err) {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
+		return d.AwaitSchemaAgreement(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("%.60s…: %w", stmt, err)
 	}
-	return fmt.Errorf("%.60s…: %w", stmt, err)
+	return nil
 }
 
 // applied returns the checksums of the migrations that ran, by version.
-func applied(ctx context.Context, d *db) (map[int]string, error) {
-	sums := map[int]string{}
-	iter := d.query(ctx, "SELECT version, checksum FROM schema_migrations WHERE id = 'handfast'").Iter()
-	var version int
-	var sum string
-	for iter.Scan(&version, &sum) {
-		sums[version] = sum
-	}
-	return sums, iter.Close()
+func applied(ctx context.Context, d *db) (sums map[int]string, err error) {
+	err = retried(ctx, statementTime, func() error {
+		sums = map[int]string{}
+		iter := d.query(ctx, "SELECT version, checksum FROM schema_migrations WHERE id = 'handfast'").Iter()
+		var version int
+		var sum string
+		for iter.Scan(&version, &sum) {
+			sums[version] = sum
+		}
+		return iter.Close()
+	})
+	return sums, err
 }
 
 // verify tells whether the schema has every migration of this program, as it is here. Later ones are no matter.
@@ -142,8 +141,11 @@ func migrate(ctx context.Context, d *db) error {
 				return fmt.Errorf("migration %s: %w", m.Name, err)
 			}
 		}
-		err := d.query(ctx, "INSERT INTO schema_migrations (id, version, name, checksum, at) VALUES ('handfast', ?, ?, ?, ?)",
-			m.Version, m.Name, m.Checksum, time.Now()).Exec()
+		at := time.Now()
+		err := retried(ctx, statementTime, func() error {
+			return d.query(ctx, "INSERT INTO schema_migrations (id, version, name, checksum, at) VALUES ('handfast', ?, ?, ?, ?)",
+				m.Version, m.Name, m.Checksum, at).Exec()
+		})
 		if err != nil {
 			return fmt.Errorf("note migration %s: %w", m.Name, err)
 		}
@@ -164,21 +166,23 @@ func locked(ctx context.Context, d *db, f func(context.Context) error) error {
 	if err := acquire(ctx, d, attempt); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	held, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		cancel(renew(ctx, d, attempt))
+		cancel(renew(held, d, attempt))
 	}()
-	err := f(ctx)
+	err := f(held)
 	cancel(nil)
 	<-done
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(held); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = errors.Join(err, cause)
 	}
-	free, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer stop()
-	_, _ = d.cas(free, "DELETE FROM schema_lock WHERE id = 'migrate' IF attempt = ?", attempt) // or it expires
+	free := context.WithoutCancel(ctx)
+	_ = retried(free, lockRenew, func() error { // or it expires
+		_, err := d.cas(free, "DELETE FROM schema_lock WHERE id = 'migrate' IF attempt = ?", attempt)
+		return err
+	})
 	return err
 }
 
@@ -212,8 +216,12 @@ func renew(ctx context.Context, d *db, attempt string) error {
 			return nil
 		case <-tick.C:
 		}
-		ok, err := d.cas(ctx, fmt.Sprintf("UPDATE schema_lock USING TTL %d SET holder = ?, attempt = ? WHERE id = 'migrate' IF attempt = ?", lockSeconds), holder(), attempt, attempt)
-		if ctx.Err() == nil && (err != nil || !ok) {
+		var held bool
+		err := retried(ctx, lockRenew, func() (err error) { // an outcome that is unknown is asked again: it writes what it asks for
+			held, err = d.cas(ctx, fmt.Sprintf("UPDATE schema_lock USING TTL %d SET holder = ?, attempt = ? WHERE id = 'migrate' IF attempt = ?", lockSeconds), holder(), attempt, attempt)
+			return err
+		})
+		if ctx.Err() == nil && (err != nil || !held) {
 			return schema.WrapError(schema.Unavailable, err, "the lock on the schema was lost: run the migration again")
 		}
 	}

@@ -106,29 +106,33 @@ func again(err error) bool {
 // try calls f, which must be harmless to do twice, until it succeeds, cannot, or its time is over. An error gets the kind
 // and says what was being done.
 func (s *Store) try(ctx context.Context, kind schema.Kind, doing string, f func(d *db) error) error {
-	var last error
-	once := func() (struct{}, error) {
+	err := retried(ctx, s.cfg.RetryTime, func() error {
 		d, err := s.session()
 		if err == nil {
 			err = f(d)
 		}
-		if err == nil {
-			return struct{}{}, nil
+		if err != nil && again(err) && ctx.Err() == nil {
+			s.lost(d, err)
 		}
-		last = err
-		if !again(err) || ctx.Err() != nil {
-			return struct{}{}, backoff.Permanent(err)
+		return err
+	})
+	return failed(kind, err, doing)
+}
+
+// retried calls f, which must be harmless to do twice, until it succeeds, cannot, or the limit or the context is over. The error is
+// f's last.
+func retried(ctx context.Context, limit time.Duration, f func() error) error {
+	var last error
+	once := func() (struct{}, error) {
+		if last = f(); last != nil && (!again(last) || ctx.Err() != nil) {
+			return struct{}{}, backoff.Permanent(last)
 		}
-		s.lost(d, err)
-		return struct{}{}, err
+		return struct{}{}, last
 	}
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, time.Second
-	_, err := backoff.Retry(ctx, once, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(s.cfg.RetryTime))
-	if err == nil {
-		return nil
-	}
-	return failed(kind, or(last, err), doing)
+	_, _ = backoff.Retry(ctx, once, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(limit))
+	return last
 }
 
 // failed keeps the detail for the log, and the kind of an error that has one.
