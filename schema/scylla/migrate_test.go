@@ -25,7 +25,9 @@ func TestVersionIsVerified(t *testing.T) {
 	must(t, makeBookkeeping(ctx, d))
 	note := func(version int, sum string) {
 		t.Helper()
-		must(t, d.query(ctx, "INSERT INTO schema_migrations (id, version, checksum) VALUES ('handfast', ?, ?)", version, sum).Exec())
+		must(t, retried(ctx, statementTime, func() error {
+			return d.query(ctx, "INSERT INTO schema_migrations (id, version, checksum) VALUES ('handfast', ?, ?)", version, sum).Exec()
+		}))
 	}
 	if _, err := Open(ctx, cfg); err == nil || !strings.Contains(err.Error(), "handfast migrate") {
 		t.Errorf("an empty keyspace: %v, want words on handfast migrate", err)
@@ -80,7 +82,11 @@ func testLock(t *testing.T, d *db) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := locked(ctx, d, func(ctx context.Context) error {
-		ok, err := d.cas(ctx, "UPDATE schema_lock SET attempt = 'thief' WHERE id = 'migrate' IF holder = ?", holder())
+		var ok bool
+		err := retried(ctx, statementTime, func() (err error) {
+			ok, err = d.cas(ctx, "UPDATE schema_lock SET attempt = 'thief' WHERE id = 'migrate' IF holder = ?", holder())
+			return err
+		})
 		if err != nil || !ok {
 			t.Errorf("steal the lock: %v %v", ok, err)
 		}

@@ -223,7 +223,7 @@ func (p *pair) cursors(s *slot) {
 		})
 }
 
-type swap struct {
+type swapAnswer struct {
 	swapped bool
 	current schema.Partition
 }
@@ -232,9 +232,9 @@ func (p *pair) swap(s *slot) {
 	next := schema.Partition{ID: s.p, Version: s.version + p.r.Int64N(3), Attempt: fmt.Sprint(p.step), Reserved: s.next}
 	next.Version = max(next.Version, 1)
 	same(p, fmt.Sprintf("swap to version %d", next.Version),
-		func(x, y swap) bool { return x.swapped == y.swapped && equalPartitions(x.current, y.current) },
-		func(st schema.Store) (x swap, err error) {
-			x.swapped, x.current, err = st.SwapPartition(p.Context(), next)
+		func(x, y swapAnswer) bool { return x.swapped == y.swapped && equalPartitions(x.current, y.current) },
+		func(st schema.Store) (x swapAnswer, err error) {
+			x.swapped, x.current, err = swap(p.Context(), st, next)
 			if err == nil {
 				s.version = x.current.Version
 			}
@@ -252,9 +252,9 @@ func (p *pair) metadata() {
 			return false, err
 		}
 		if stale && head > 0 {
-			return st.AppendChange(p.Context(), change(head, fmt.Sprint("stale ", p.step)))
+			return appendChange(p.Context(), st, change(head, fmt.Sprint("stale ", p.step)))
 		}
-		ok, err := st.AppendChange(p.Context(), change(head+1, fmt.Sprint(p.step)))
+		ok, err := appendChange(p.Context(), st, change(head+1, fmt.Sprint(p.step)))
 		if err != nil || !ok {
 			return ok, err
 		}
