@@ -116,6 +116,9 @@ func rate(n int, warm, measure time.Duration, begin func(), work func(worker int
 	if err := <-done; err != nil {
 		return 0, err
 	}
+	if moved == 0 {
+		return 0, fmt.Errorf("nothing was done within %v: measure for longer", measure)
+	}
 	return float64(moved) / took.Seconds(), nil
 }
 
