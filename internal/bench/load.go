@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
 )
 
 const messageBytes = 1024
@@ -221,29 +222,24 @@ func (r *receiver) handle(ctx *fasthttp.RequestCtx) {
 
 // paced publishes perSecond messages a second, each with the time at which it was due, so that a stall is not hidden.
 func (t *target) paced(topic int64, perSecond int, d time.Duration) error {
-	begin := time.Now()
-	total := int(d.Seconds() * float64(perSecond))
-	var next atomic.Int64
+	due := make(chan time.Time)
+	go pace(due, perSecond, d)
 	var workers sync.WaitGroup
 	failed := make(chan error, 64)
 	for range 64 {
 		workers.Go(func() {
 			resp := fasthttp.AcquireResponse()
-			for {
-				i := next.Add(1) - 1
-				if i >= int64(total) {
-					return
-				}
-				due := begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
-				time.Sleep(time.Until(due))
-				body := fmt.Sprintf(`{"topic_id":%d,"message_content":"%d %s"}`, topic, due.UnixNano(), content(messageBytes))
+			for at := range due {
+				body := fmt.Sprintf(`{"topic_id":%d,"message_content":"%d %s"}`, topic, at.UnixNano(), content(messageBytes))
 				req := t.request("POST", "/publish_message", []byte(body))
 				err := t.do(req, resp)
 				fasthttp.ReleaseRequest(req)
 				if err != nil {
 					failed <- err
-					return
+					break
 				}
+			}
+			for range due { // after a failure: lets pace end
 			}
 		})
 	}
@@ -253,6 +249,21 @@ func (t *target) paced(topic int64, perSecond int, d time.Duration) error {
 		return err
 	default:
 		return nil
+	}
+}
+
+// pace sends times on as they come, perSecond of them a second. It sleeps in the kernel: Go's own timers are a millisecond late in a
+// process that is idle, which would be counted as the node's.
+func pace(due chan<- time.Time, perSecond int, d time.Duration) {
+	defer close(due)
+	begin := time.Now()
+	for i := range int(d.Seconds() * float64(perSecond)) {
+		at := begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))
+		for wait := time.Until(at); wait > 0; wait = time.Until(at) {
+			ts := unix.NsecToTimespec(wait.Nanoseconds())
+			_ = unix.Nanosleep(&ts, nil) // interrupted: the rest is slept
+		}
+		due <- at
 	}
 }
 
