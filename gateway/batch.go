@@ -26,8 +26,9 @@ func (g *Gateway) readBatch(c *fiber.Ctx) (intake, error) {
 		return intake{}, err
 	}
 	in := intake{topic: w.Topic, publisher: w.Publisher, messages: make([]schema.Publish, len(w.Messages))}
+	body := jsonBody(c)
 	for i := range w.Messages {
-		m, err := w.Messages[i].message()
+		m, err := w.Messages[i].message(body)
 		if err != nil {
 			return in, schema.WrapError(schema.KindOf(err), err, "messages/%d: %s", i, err.Error())
 		}

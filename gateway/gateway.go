@@ -72,11 +72,12 @@ const (
 
 // Gateway serves the API.
 type Gateway struct {
-	cfg     Config
-	app     *fiber.App
-	limits  *limiters
-	quotas  *quotas
-	metrics *metrics
+	cfg       Config
+	app       *fiber.App
+	limits    *limiters
+	quotas    *quotas
+	deadlines deadlines
+	metrics   *metrics
 }
 
 // New makes a gateway that does not listen yet.

@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/gofiber/fiber/v2"
@@ -28,6 +30,28 @@ func (by caller) or(named schema.UserID) schema.UserID {
 // call bounds one request by requestTimeout.
 func call() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), requestTimeout)
+}
+
+// deadlines bounds requests like call, with one context for all that come within a moment: a timer for each costs a publish more than
+// its authorization.
+type deadlines struct {
+	mu   sync.Mutex
+	ctx  context.Context
+	next time.Time // when the next one is made
+}
+
+const deadlineStep = time.Second
+
+// call returns a context that ends requestTimeout from now, or up to a deadlineStep later.
+func (d *deadlines) call() context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); !now.Before(d.next) {
+		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout+deadlineStep)
+		context.AfterFunc(ctx, cancel)
+		d.ctx, d.next = ctx, now.Add(deadlineStep)
+	}
+	return d.ctx
 }
 
 // nothing is the answer of a call that has nothing to say but that it was done.
@@ -77,7 +101,7 @@ func query[Out any](g *Gateway, do func(context.Context, caller, *params) (Out, 
 
 // answer sends a JSON object that begins with its status.
 func answer[Out any](c *fiber.Ctx, status string, out Out) error {
-	text, err := json.Marshal(struct {
+	err := json.MarshalWrite(c.Response().BodyWriter(), struct {
 		Status string `json:"status"`
 		Out    Out    `json:",embed"`
 	}{status, out})
@@ -85,7 +109,7 @@ func answer[Out any](c *fiber.Ctx, status string, out Out) error {
 		return fmt.Errorf("encode answer: %w", err)
 	}
 	c.Set(fiber.HeaderContentType, fiber.MIMEApplicationJSON)
-	return c.Send(text)
+	return nil
 }
 
 // list collects up to limit of the nouns that come after a place and that show lets the caller see, page by page: the policies are asked

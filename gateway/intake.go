@@ -37,7 +37,7 @@ func (g *Gateway) readMessage(c *fiber.Ctx) (intake, error) {
 		if err := headerKey(c, &w.IdempotencyKey); err != nil {
 			return intake{}, err
 		}
-		m, err := w.message()
+		m, err := w.message(jsonBody(c))
 		return intake{w.Topic, w.Publisher, []schema.Publish{m}}, err
 	}
 	in, m, err := rawEnvelope(c)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-	"unsafe"
 
 	"github.com/handfast-mq/handfast/schema"
 )
@@ -14,8 +13,8 @@ const contentTypeText = "text/plain; charset=utf-8"
 
 // wireMessage is one message in a request.
 type wireMessage struct {
-	Content        *string           `json:"message_content"`
-	ContentBase64  *string           `json:"message_content_base64"`
+	Content        text              `json:"message_content"`
+	ContentBase64  text              `json:"message_content_base64"`
 	ContentType    string            `json:"content_type"`
 	Key            string            `json:"key"`
 	Attributes     map[string]string `json:"attributes"`
@@ -23,19 +22,19 @@ type wireMessage struct {
 	IdempotencyKey string            `json:"idempotency_key"`
 }
 
-// message turns a wire message into one to publish.
-func (w *wireMessage) message() (schema.Publish, error) {
+// message turns a wire message into one to publish. Its content may be a part of the body that it came in.
+func (w *wireMessage) message(body []byte) (schema.Publish, error) {
 	m := schema.Publish{Key: w.Key, IdempotencyKey: w.IdempotencyKey, Delay: time.Duration(w.Delay), ContentType: w.ContentType}
 	switch {
-	case w.Content != nil && w.ContentBase64 != nil:
+	case w.Content.given() && w.ContentBase64.given():
 		return m, schema.Errorf(schema.Invalid, "message_content and message_content_base64 exclude each other")
-	case w.Content != nil:
-		m.Content = bytesOf(*w.Content)
+	case w.Content.given():
+		m.Content = w.Content.in(body)
 		if m.ContentType == "" {
 			m.ContentType = contentTypeText
 		}
-	case w.ContentBase64 != nil:
-		content, err := base64.StdEncoding.DecodeString(*w.ContentBase64)
+	case w.ContentBase64.given():
+		content, err := base64.StdEncoding.AppendDecode(nil, w.ContentBase64.in(body))
 		if err != nil {
 			return m, schema.Errorf(schema.Invalid, "message_content_base64 is not base64")
 		}
@@ -48,9 +47,6 @@ func (w *wireMessage) message() (schema.Publish, error) {
 	}
 	return m, checkMessage(&m)
 }
-
-// bytesOf shares a string's bytes. Nobody writes into a message's content.
-func bytesOf(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
 var errKeyTooLong = schema.Errorf(schema.Invalid, "keys have at most %d bytes", schema.KeyBytesMax)
 

@@ -74,8 +74,7 @@ func (g *Gateway) publishMessages(c *fiber.Ctx) error {
 
 // publish asks whether the user may, and has the messages written.
 func (g *Gateway) publish(by caller, in intake) ([]schema.Published, error) {
-	ctx, cancel := call()
-	defer cancel()
+	ctx := g.deadlines.call()
 	if err := checkID("topic_id", in.topic); err != nil {
 		return nil, err
 	}

@@ -21,12 +21,15 @@ func decode(c *fiber.Ctx, v any) error {
 	if err := wantJSON(c); err != nil {
 		return err
 	}
-	body := bytes.TrimLeft(c.Request().Body(), " \t\r\n")
+	body := jsonBody(c)
 	if len(body) == 0 || body[0] != '{' { // null would count as an object with nothing in it
 		return schema.Errorf(schema.Invalid, "the body must be a JSON object")
 	}
 	return decodeJSON(body, v)
 }
+
+// jsonBody is the body without white space before it.
+func jsonBody(c *fiber.Ctx) []byte { return bytes.TrimLeft(c.Request().Body(), " \t\r\n") }
 
 func wantJSON(c *fiber.Ctx) error {
 	switch mediaType(c) {
