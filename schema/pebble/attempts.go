@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// attemptsMax bounds the attempts that are kept of one subscription: more than people look at.
+	// attemptsMax is how many of a subscription's attempts a cut leaves: more than people look at.
 	attemptsMax = 10000
-	// attemptsSlack is how far over the bound a subscription may run before it is cut.
-	attemptsSlack = attemptsMax / 8
+	// attemptsSlack is how many more come before the next cut, which reads all that are there.
+	attemptsSlack = attemptsMax
 	// attemptAge is how long attempts are kept at all.
 	attemptAge = 7 * 24 * time.Hour
 )
