@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,24 +45,25 @@ func CheckSecret(secret string) error {
 	return err
 }
 
-// signer appends one entry of the webhook-signature header.
+// signer appends one entry of the webhook-signature header. What is signed is the head and the body, one after the other.
 type signer interface {
-	appendSignature(dst, content []byte) []byte
+	appendSignature(dst, head, body []byte) []byte
 }
 
 type hmacKey []byte
 
-func (k hmacKey) appendSignature(dst, content []byte) []byte {
+func (k hmacKey) appendSignature(dst, head, body []byte) []byte {
 	mac := hmac.New(sha256.New, k)
-	mac.Write(content)
+	mac.Write(head)
+	mac.Write(body)
 	var sum [sha256.Size]byte
 	return base64.StdEncoding.AppendEncode(append(dst, "v1,"...), mac.Sum(sum[:0]))
 }
 
 type ed25519Key ed25519.PrivateKey
 
-func (k ed25519Key) appendSignature(dst, content []byte) []byte {
-	return base64.StdEncoding.AppendEncode(append(dst, "v1a,"...), ed25519.Sign(ed25519.PrivateKey(k), content))
+func (k ed25519Key) appendSignature(dst, head, body []byte) []byte {
+	return base64.StdEncoding.AppendEncode(append(dst, "v1a,"...), ed25519.Sign(ed25519.PrivateKey(k), slices.Concat(head, body)))
 }
 
 func parseSecret(secret string) (signer, error) {
@@ -103,10 +105,8 @@ func parsePrivateKey(s string) (signer, error) {
 // signature returns the whole webhook-signature header: one entry per secret that has not expired, newest kind first as
 // they are listed.
 func signature(secrets []schema.Secret, id string, at time.Time, body []byte) (string, error) {
-	content := make([]byte, 0, len(id)+len(body)+32)
-	content = append(append(content, id...), '.')
-	content = append(strconv.AppendInt(content, at.Unix(), 10), '.')
-	content = append(content, body...)
+	head := append([]byte(id), '.')
+	head = append(strconv.AppendInt(head, at.Unix(), 10), '.')
 	var out []byte
 	n := 0
 	for _, s := range secrets {
@@ -120,7 +120,7 @@ func signature(secrets []schema.Secret, id string, at time.Time, body []byte) (s
 		if n++; n > 1 {
 			out = append(out, ' ')
 		}
-		out = key.appendSignature(out, content)
+		out = key.appendSignature(out, head, body)
 	}
 	if n == 0 {
 		return "", schema.Errorf(schema.Invalid, "the subscription has no valid signing secret")
