@@ -38,6 +38,8 @@ const (
 	// OutstandingDefault and OutstandingMax bound the leased messages of one subscription in one partition.
 	OutstandingDefault = 1000
 	OutstandingMax     = 20000
+	// ConcurrencyMax bounds the attempts at the same time of one subscription on one node.
+	ConcurrencyMax = 1000
 	// AttemptsMax bounds a retry schedule.
 	AttemptsMax = 100
 	// RetryDelayMax bounds one step of a retry schedule.

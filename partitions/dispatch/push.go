@@ -10,30 +10,71 @@ import (
 // pushBatchBytesMax bounds the content of one invocation: the payload limit of a function, less the envelope.
 const pushBatchBytesMax = 4 << 20
 
+// lingerFor is how long a worker that has nothing to do waits for more before it ends. Under load that saves a new goroutine, with a
+// stack to grow, for every message.
+const lingerFor = 10 * time.Millisecond
+
 // work is one worker: it delivers as long as there is something to deliver.
 func (s *subscription) work() {
-	defer s.running.Done()
 	for {
 		if f, batch := s.nextPush(); len(batch) > 0 {
 			s.deliver(f, batch)
 			continue
 		}
-		if s.retire() {
+		if s.looksAgain() {
+			continue
+		}
+		if !s.linger() {
 			return
 		}
 	}
 }
 
-// retire ends a worker, unless something came while it looked.
-func (s *subscription) retire() bool {
+// looksAgain tells a worker that something came while it looked. Otherwise it is not at work any more.
+func (s *subscription) looksAgain() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.signal && s.active() && !time.Now().Before(s.held) {
 		s.signal = false
-		return false
+		return true
 	}
 	s.workers--
-	return true
+	s.lingering++
+	s.running.Done()
+	return false
+}
+
+// linger waits to be called back to work.
+func (s *subscription) linger() bool {
+	timer := time.NewTimer(lingerFor)
+	defer timer.Stop()
+	select {
+	case <-s.calls:
+		return true
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.calls: // at the last moment
+		return true
+	default:
+		s.lingering--
+		return false
+	}
+}
+
+// start puts one worker more to work. s.mu is held.
+func (s *subscription) start() {
+	s.workers++
+	s.running.Add(1)
+	if s.lingering == 0 {
+		go s.work()
+		return
+	}
+	s.lingering--
+	s.calls <- struct{}{}
 }
 
 func (s *subscription) nextPush() (*feed, []schema.Delivery) {

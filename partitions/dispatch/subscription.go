@@ -32,15 +32,17 @@ type subscription struct {
 	now     atomic.Pointer[settings]
 	limiter *rate.Limiter
 
-	mu       sync.Mutex
-	feeds    []*feed
-	turn     int
-	workers  int
-	running  sync.WaitGroup
-	signal   bool // something may have become ready since the workers last looked
-	held     time.Time
-	heldWake *time.Timer
-	pullers  []chan struct{}
+	mu        sync.Mutex
+	feeds     []*feed
+	turn      int
+	workers   int // at work
+	running   sync.WaitGroup
+	lingering int           // workers that wait to be called
+	calls     chan struct{} // as many as were called and have not heard it yet
+	signal    bool          // something may have become ready since the workers last looked
+	held      time.Time
+	heldWake  *time.Timer
+	pullers   []chan struct{}
 }
 
 // settings is a subscription as the metadata has it, with its filter compiled.
@@ -50,7 +52,7 @@ type settings struct {
 }
 
 func newSubscription(d *Dispatcher, spec *schema.Subscription) *subscription {
-	s := &subscription{d: d, id: spec.ID, topic: spec.Topic, limiter: rate.NewLimiter(rate.Inf, 1)}
+	s := &subscription{d: d, id: spec.ID, topic: spec.Topic, limiter: rate.NewLimiter(rate.Inf, 1), calls: make(chan struct{}, schema.ConcurrencyMax)}
 	s.ctx, s.end = context.WithCancel(d.ctx)
 	s.set(spec)
 	return s
@@ -97,9 +99,7 @@ func (s *subscription) wake() {
 		limit = concurrencyDefault
 	}
 	if s.workers < limit && s.active() {
-		s.workers++
-		s.running.Add(1)
-		go s.work()
+		s.start()
 	}
 }
 

@@ -288,7 +288,7 @@ var eventRetries = []time.Duration{0, time.Minute, 2 * time.Minute}
 
 // setEventTerms derives the terms of the subscription to a function's events.
 func setEventTerms(s *schema.Subscription, f *schema.Function) {
-	s.Target = schema.Target{Type: schema.TargetFunction, Function: f.Name, BatchSize: 1, Concurrency: min(f.MaxInstances, targetConcurrencyMax),
+	s.Target = schema.Target{Type: schema.TargetFunction, Function: f.Name, BatchSize: 1, Concurrency: min(f.MaxInstances, schema.ConcurrencyMax),
 		Timeout: min(schema.FunctionTimeoutMax, targetTimeoutMax)}
 	s.AckDeadline = schema.AckDeadlineMax + eventTimeoutSlack
 	s.RetrySchedule = eventRetries

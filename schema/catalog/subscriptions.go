@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	targetTimeoutMax     = 15 * time.Minute
-	targetConcurrencyMax = 1000
-	targetRateMax        = 100_000
-	batchSizeMax         = 10_000
-	batchWindowMax       = 5 * time.Minute
+	targetTimeoutMax = 15 * time.Minute
+	targetRateMax    = 100_000
+	batchSizeMax     = 10_000
+	batchWindowMax   = 5 * time.Minute
 )
 
 // Subscribe adds a consumer's subscription. approved is the publisher's consent, by rule; consented the consumer's, which
@@ -140,8 +139,8 @@ func checkTarget(s *schema.Subscription) error {
 		return schema.Errorf(schema.Invalid, "target format must be binary or structured, or left out")
 	case t.Timeout < 0 || t.Timeout > targetTimeoutMax:
 		return schema.Errorf(schema.Invalid, "target timeout must be between 0 and %v", targetTimeoutMax)
-	case t.Concurrency < 0 || t.Concurrency > targetConcurrencyMax:
-		return schema.Errorf(schema.Invalid, "target concurrency must be between 0 and %d", targetConcurrencyMax)
+	case t.Concurrency < 0 || t.Concurrency > schema.ConcurrencyMax:
+		return schema.Errorf(schema.Invalid, "target concurrency must be between 0 and %d", schema.ConcurrencyMax)
 	case t.Rate < 0 || t.Rate > targetRateMax || t.Rate != t.Rate:
 		return schema.Errorf(schema.Invalid, "target rate must be between 0 and %d a second", targetRateMax)
 	case t.BatchSize < 0 || t.BatchSize > batchSizeMax || t.BatchWindow < 0 || t.BatchWindow > batchWindowMax:
