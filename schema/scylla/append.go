@@ -41,7 +41,8 @@ func (s *Store) write(ctx context.Context, c *schema.Commit, level gocql.Consist
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range c.Frames {
 		g.Go(func() error {
-			return s.try(ctx, schema.Unknown, "write a frame", func(d *db) error { return insertFrame(ctx, d, c, &c.Frames[i], level) })
+			blob := pack(bytesOf(c.Frames[i].Blob))
+			return s.try(ctx, schema.Unknown, "write a frame", func(d *db) error { return insertFrame(ctx, d, c, &c.Frames[i], blob, level) })
 		})
 	}
 	g.Go(func() error {
@@ -50,14 +51,15 @@ func (s *Store) write(ctx context.Context, c *schema.Commit, level gocql.Consist
 	return g.Wait()
 }
 
-func insertFrame(ctx context.Context, d *db, c *schema.Commit, f *schema.Frame, level gocql.Consistency) error {
+// insertFrame writes a frame with its blob as it is stored.
+func insertFrame(ctx context.Context, d *db, c *schema.Commit, f *schema.Frame, blob []byte, level gocql.Consistency) error {
 	b := bucketOf(f)
 	table, err := b.class.table()
 	if err != nil {
 		return err
 	}
 	q := d.query(ctx, "INSERT INTO "+table+" (topic, partition_id, width, start, first, count, size, time, blob) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		int64(f.Topic), int(c.Partition), int(b.width), int64(b.start), int64(f.First), f.Count, int64(len(f.Blob)), f.Time, bytesOf(f.Blob))
+		int64(f.Topic), int(c.Partition), int(b.width), int64(b.start), int64(f.First), f.Count, int64(len(f.Blob)), f.Time, blob)
 	q.Consistency(level).WithTimestamp(timestamp(c.Time))
 	return q.Exec()
 }

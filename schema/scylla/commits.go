@@ -181,7 +181,9 @@ func (s *Store) framesThere(ctx context.Context, p schema.PartitionID, fs []fram
 func (s *Store) frame(ctx context.Context, p schema.PartitionID, m *frameMeta) (f schema.Frame, ok bool, err error) {
 	f = m.Frame
 	var at time.Time
-	ok, err = s.frameRow(ctx, p, m, "time, blob", &at, &f.Blob)
+	var stored []byte
+	ok, err = s.frameRow(ctx, p, m, "time, blob", &at, &stored)
+	f.Blob = unpack(stored, m.size)
 	return f, ok, err
 }
 

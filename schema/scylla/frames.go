@@ -108,7 +108,7 @@ func (r *reader) fillBucket(b bucket, fs []*frameMeta) error {
 			break
 		}
 		if first == fs[0].First {
-			fs[0].Blob, fs = blob, fs[1:]
+			fs[0].Blob, fs = unpack(blob, fs[0].size), fs[1:]
 		}
 	}
 	if err := iter.Close(); err != nil {
