@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -47,9 +46,8 @@ func (c *ceiling) drop(keyspace string) error {
 
 // inserts is the work of a writer of rows of a size.
 func (c *ceiling) inserts(size int) func(int) func() (int, error) {
-	return func(int) func() (int, error) {
-		blob := make([]byte, size)
-		rand.Read(blob)
+	return func(worker int) func() (int, error) {
+		blob := []byte(event(uint64(worker), size))
 		return func() (int, error) {
 			return 1, c.session.Query("INSERT INTO bench_plain (id, blob) VALUES (?, ?)", c.next.Add(1), blob).Exec()
 		}

@@ -179,7 +179,7 @@ func (c *cluster) topic(name string, partitions int) (int64, error) {
 }
 
 // spread gives each worker one of the nodes.
-func (c *cluster) spread(path string, body []byte, messages int) func(int) func() (int, error) {
+func (c *cluster) spread(path string, body func(worker int) []byte, messages int) func(int) func() (int, error) {
 	return func(worker int) func() (int, error) {
 		return c.nodes[worker%len(c.nodes)].repeat(path, body, messages)(worker)
 	}

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,9 +124,9 @@ func rate(n int, warm, measure time.Duration, begin func(), work func(worker int
 }
 
 // repeat makes the work of a worker that sends the same request again and again.
-func (t *target) repeat(path string, body []byte, messages int) func(int) func() (int, error) {
-	return func(int) func() (int, error) {
-		req, resp := t.request("POST", path, body), fasthttp.AcquireResponse()
+func (t *target) repeat(path string, body func(worker int) []byte, messages int) func(int) func() (int, error) {
+	return func(worker int) func() (int, error) {
+		req, resp := t.request("POST", path, body(worker)), fasthttp.AcquireResponse()
 		return func() (int, error) { return messages, t.do(req, resp) }
 	}
 }
@@ -141,15 +141,33 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), nil
 }
 
-func content(n int) string { return strings.Repeat("0123456789abcdef", n/16) }
-
-func publishBody(topic int64) []byte {
-	return []byte(`{"topic_id":` + strconv.FormatInt(topic, 10) + `,"message_content":"` + content(messageBytes) + `"}`)
+// event is n bytes of text as services send it: names that come again in every message, values that seldom do. Every seed has its own.
+func event(seed uint64, n int) string {
+	r := rand.New(rand.NewPCG(seed, 0))
+	fields := []string{"order", "customer", "amount", "address", "item", "shipment", "invoice", "session"}
+	buf := make([]byte, 0, n+64)
+	for i := 0; len(buf) < n; i++ {
+		buf = fmt.Appendf(buf, "%s_id=%d status=%d; ", fields[i%len(fields)], r.Uint32(), r.IntN(10))
+	}
+	return string(buf[:n])
 }
 
-func batchBody(topic int64, n int) []byte {
-	one := `{"message_content":"` + content(messageBytes) + `"}`
-	return []byte(`{"topic_id":` + strconv.FormatInt(topic, 10) + `,"messages":[` + strings.Repeat(one+",", n-1) + one + `]}`)
+// publishBody and batchBody make the body that a worker publishes again and again.
+func publishBody(topic int64) func(worker int) []byte {
+	return func(worker int) []byte {
+		return fmt.Appendf(nil, `{"topic_id":%d,"message_content":"%s"}`, topic, event(uint64(worker), messageBytes))
+	}
+}
+
+func batchBody(topic int64, n int) func(worker int) []byte {
+	return func(worker int) []byte {
+		buf := fmt.Appendf(nil, `{"topic_id":%d,"messages":[`, topic)
+		for i := range n {
+			buf = fmt.Appendf(buf, `{"message_content":"%s"},`, event(uint64(worker*n+i), messageBytes))
+		}
+		buf[len(buf)-1] = ']'
+		return append(buf, '}')
+	}
 }
 
 // puller is the work of a consumer that pulls and acknowledges.
@@ -226,11 +244,12 @@ func (t *target) paced(topic int64, perSecond int, d time.Duration) error {
 	go pace(due, perSecond, d)
 	var workers sync.WaitGroup
 	failed := make(chan error, 64)
+	content := event(0, messageBytes)
 	for range 64 {
 		workers.Go(func() {
 			resp := fasthttp.AcquireResponse()
 			for at := range due {
-				body := fmt.Sprintf(`{"topic_id":%d,"message_content":"%d %s"}`, topic, at.UnixNano(), content(messageBytes))
+				body := fmt.Sprintf(`{"topic_id":%d,"message_content":"%d %s"}`, topic, at.UnixNano(), content)
 				req := t.request("POST", "/publish_message", []byte(body))
 				err := t.do(req, resp)
 				fasthttp.ReleaseRequest(req)
