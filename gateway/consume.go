@@ -14,8 +14,8 @@ import (
 // wireDelivery is one message as GET /message shows it. Content that is not UTF-8 comes in base64.
 type wireDelivery struct {
 	ID            schema.MessageID  `json:"message_id"`
-	Content       *string           `json:"message_content,omitempty"`
-	ContentBase64 *string           `json:"message_content_base64,omitempty"`
+	Content       *string           `json:"message_content,omitzero"`
+	ContentBase64 *string           `json:"message_content_base64,omitzero"`
 	ContentType   string            `json:"content_type,omitempty"`
 	Key           string            `json:"key,omitempty"`
 	Attributes    map[string]string `json:"attributes,omitempty"`

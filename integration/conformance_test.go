@@ -181,6 +181,9 @@ func TestContentIsKeptByteForByte(t *testing.T) {
 		if got.Content != nil {
 			have = []byte(*got.Content)
 		}
+		if got.Content == nil && got.Base64 == nil {
+			t.Errorf("%s: no content is shown", name)
+		}
 		if string(have) != string(content) || got.Type != "application/octet-stream" {
 			t.Errorf("%s: %d bytes came back as %d, %s", name, len(content), len(have), got.Type)
 		}
