@@ -238,17 +238,22 @@ func (r *receiver) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// paced publishes perSecond messages a second, each with the time at which it was due, so that a stall is not hidden.
-func (t *target) paced(topic int64, perSecond int, d time.Duration) error {
+// publishers is how many connections publish at the same time where a work does not say.
+const publishers = 64
+
+// paced publishes perSecond messages a second to topics in turn, each with the time at which it was due, so that a stall is not hidden.
+func (t *target) paced(topics []int64, perSecond int, d time.Duration) error {
 	due := make(chan time.Time)
 	go pace(due, perSecond, d)
 	var workers sync.WaitGroup
-	failed := make(chan error, 64)
+	failed := make(chan error, publishers)
 	content := event(0, messageBytes)
-	for range 64 {
+	var turn atomic.Int64
+	for range publishers {
 		workers.Go(func() {
 			resp := fasthttp.AcquireResponse()
 			for at := range due {
+				topic := topics[int(turn.Add(1))%len(topics)]
 				body := fmt.Sprintf(`{"topic_id":%d,"message_content":"%d %s"}`, topic, at.UnixNano(), content)
 				req := t.request("POST", "/publish_message", []byte(body))
 				err := t.do(req, resp)

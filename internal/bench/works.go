@@ -18,6 +18,9 @@ func works() []work {
 		{"webhook end to end at 1000/s, p99", "ms", "2", latency(1000, 0.99), false},
 		{"webhook end to end at 5000/s, p50", "ms", "0.7", latency(5000, 0.50), false},
 		{"webhook end to end at 5000/s, p99", "ms", "4", latency(5000, 0.99), false},
+		{"memory after the load", "MiB", "150", func(_ *bench, s *server) (float64, float64, error) { return s.memory(), 0, nil }, false},
+		{"10,000 topics at 10,000/s, CPU of one topic's", "times", "2", (*bench).crowded, false},
+		{"memory with 10,000 topics and subscriptions", "MiB", "200", (*bench).crowdMemory, false},
 	}
 }
 
@@ -142,11 +145,11 @@ func latency(perSecond int, p float64) func(*bench, *server) (float64, float64, 
 		}
 		defer hook.server.Shutdown()
 		defer b.unsubscribe(s, topic)
-		if err := s.paced(topic, perSecond, b.Warm); err != nil {
+		if err := s.paced([]int64{topic}, perSecond, b.Warm); err != nil {
 			return 0, 0, err
 		}
 		hook.timed.Store(true)
-		if err := s.paced(topic, perSecond, b.Measure); err != nil {
+		if err := s.paced([]int64{topic}, perSecond, b.Measure); err != nil {
 			return 0, 0, err
 		}
 		time.Sleep(200 * time.Millisecond) // the last ones are on their way
