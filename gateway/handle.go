@@ -48,7 +48,7 @@ func (d *deadlines) call() context.Context {
 	defer d.mu.Unlock()
 	if now := time.Now(); !now.Before(d.next) {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout+deadlineStep)
-		context.AfterFunc(ctx, cancel)
+		context.AfterFunc(ctx, cancel) // no sooner: others use it
 		d.ctx, d.next = ctx, now.Add(deadlineStep)
 	}
 	return d.ctx

@@ -13,8 +13,8 @@ const contentTypeText = "text/plain; charset=utf-8"
 
 // wireMessage is one message in a request.
 type wireMessage struct {
-	Content        text              `json:"message_content"`
-	ContentBase64  text              `json:"message_content_base64"`
+	Content        span              `json:"message_content"`
+	ContentBase64  span              `json:"message_content_base64"`
 	ContentType    string            `json:"content_type"`
 	Key            string            `json:"key"`
 	Attributes     map[string]string `json:"attributes"`
