@@ -1,6 +1,6 @@
 package bench
 
-import "sync"
+import "golang.org/x/sync/errgroup"
 
 const (
 	crowdTopics = 10_000
@@ -33,31 +33,21 @@ func (b *bench) gather(s *server) error {
 		return nil
 	}
 	crowd := make([]int64, crowdTopics)
-	failed := make(chan error, publishers)
-	var makers sync.WaitGroup
-	for m := range publishers {
-		makers.Go(func() {
-			for i := m; i < len(crowd); i += publishers {
-				topic, err := b.topic(s)
-				if err == nil {
-					err = b.subscribe(s, topic, map[string]any{"type": "pull"})
-				}
-				if err != nil {
-					failed <- err
-					return
-				}
-				crowd[i] = topic
+	var makers errgroup.Group
+	makers.SetLimit(publishers)
+	for i := range crowd {
+		makers.Go(func() (err error) {
+			if crowd[i], err = b.topic(s); err != nil {
+				return err
 			}
+			return b.subscribe(s, crowd[i], map[string]any{"type": "pull"})
 		})
 	}
-	makers.Wait()
-	select {
-	case err := <-failed:
+	if err := makers.Wait(); err != nil {
 		return err
-	default:
-		b.crowd = crowd
-		return nil
 	}
+	b.crowd = crowd
+	return nil
 }
 
 // pacedCPU returns the seconds of processor time that crowdRate messages a second take.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,28 +71,21 @@ func (t *target) call(method, path string, body, answer any) error {
 
 // flood lets n workers repeat work until stop; work returns how many messages it moved.
 func flood(n int, stop *atomic.Bool, count *atomic.Int64, work func(worker int) func() (int, error)) error {
-	var workers sync.WaitGroup
-	failed := make(chan error, n)
+	var workers errgroup.Group
 	for i := range n {
-		workers.Go(func() {
+		workers.Go(func() error {
 			once := work(i)
 			for !stop.Load() {
 				moved, err := once()
 				if err != nil {
-					failed <- err
-					return
+					return err
 				}
 				count.Add(int64(moved))
 			}
+			return nil
 		})
 	}
-	workers.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+	return workers.Wait()
 }
 
 // rate runs work with n workers, lets it warm up, and returns messages a second over the time that is measured.
@@ -245,12 +239,11 @@ const publishers = 64
 func (t *target) paced(topics []int64, perSecond int, d time.Duration) error {
 	due := make(chan time.Time)
 	go pace(due, perSecond, d)
-	var workers sync.WaitGroup
-	failed := make(chan error, publishers)
+	var workers errgroup.Group
 	content := event(0, messageBytes)
 	var turn atomic.Int64
 	for range publishers {
-		workers.Go(func() {
+		workers.Go(func() error {
 			resp := fasthttp.AcquireResponse()
 			for at := range due {
 				topic := topics[int(turn.Add(1))%len(topics)]
@@ -259,21 +252,15 @@ func (t *target) paced(topics []int64, perSecond int, d time.Duration) error {
 				err := t.do(req, resp)
 				fasthttp.ReleaseRequest(req)
 				if err != nil {
-					failed <- err
-					break
+					for range due { // lets pace end
+					}
+					return err
 				}
 			}
-			for range due { // after a failure: lets pace end
-			}
+			return nil
 		})
 	}
-	workers.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+	return workers.Wait()
 }
 
 // pace sends times on as they come, perSecond of them a second. It sleeps in the kernel: Go's own timers are a millisecond late in a
