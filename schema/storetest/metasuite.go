@@ -14,13 +14,11 @@ func change(r schema.Revision, attempt string) schema.Change {
 		{Kind: schema.KindTopic, Key: fmt.Sprint(r), Value: fmt.Appendf(nil, `{"n":%d}`, r)}, {Kind: schema.KindUser, Key: "gone"}}}
 }
 
-// appendChange calls AppendChange until it knows the outcome, as swap does.
 func appendChange(ctx context.Context, st schema.Store, c schema.Change) (ok bool, err error) {
-	for range settles {
-		if ok, err = st.AppendChange(ctx, c); err == nil || schema.KindOf(err) != schema.Unknown {
-			break
-		}
-	}
+	err = settle(func() (err error) {
+		ok, err = st.AppendChange(ctx, c)
+		return err
+	})
 	return ok, err
 }
 

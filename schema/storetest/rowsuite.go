@@ -45,16 +45,24 @@ func testCursors(h *harness) {
 	h.check(len(rows) == 1 && equalCursors(rows[0], other), "the other partition's cursors: %v", rows)
 }
 
-// settles bounds how often a compare-and-set is sent again.
-const settles = 5
+// settlesMax bounds how often a compare-and-set is sent again.
+const settlesMax = 5
 
-// swap calls SwapPartition until it knows the outcome, which a busy database may leave open: the same attempt, sent again, tells.
-func swap(ctx context.Context, st schema.Store, next schema.Partition) (swapped bool, current schema.Partition, err error) {
-	for range settles {
-		if swapped, current, err = st.SwapPartition(ctx, next); err == nil || schema.KindOf(err) != schema.Unknown {
+// settle does a compare-and-set until its outcome is known, which a busy database may leave open: the same attempt, sent again, tells.
+func settle(do func() error) (err error) {
+	for range settlesMax {
+		if err = do(); schema.KindOf(err) != schema.Unknown {
 			break
 		}
 	}
+	return err
+}
+
+func swap(ctx context.Context, st schema.Store, next schema.Partition) (swapped bool, current schema.Partition, err error) {
+	err = settle(func() (err error) {
+		swapped, current, err = st.SwapPartition(ctx, next)
+		return err
+	})
 	return swapped, current, err
 }
 
